@@ -1,0 +1,2 @@
+//! Simulator of hailo-ollama.
+fn main() {}

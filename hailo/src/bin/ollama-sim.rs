@@ -1,0 +1,2 @@
+//! Simulator of Ollama.
+fn main() {}

@@ -1,0 +1,83 @@
+//! The only door out: HTTP to model servers, behind a trait so that the simulation can put an
+//! in-memory network in its place.
+
+pub mod client;
+pub mod split;
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::Stream;
+use futures_util::future::BoxFuture;
+
+/// Request method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// GET, without a body.
+    Get,
+    /// POST of a JSON body.
+    Post,
+    /// DELETE with a JSON body.
+    Delete,
+}
+
+/// One request. Headers beyond the fixed ones are few and short: hailo-ollama drops a connection
+/// whose headers exceed 4,096 bytes in all.
+#[derive(Clone)]
+pub struct HttpRequest {
+    /// Method.
+    pub method: Method,
+    /// Absolute `http://` or, with feature `tls`, `https://` URL.
+    pub url: String,
+    /// JSON body.
+    pub body: Option<Vec<u8>>,
+    /// Value of an `Authorization: Bearer` header; never logged.
+    pub bearer: Option<String>,
+    /// Bound on opening the connection.
+    pub connect_timeout: Duration,
+}
+
+/// The response's head, and its body as it arrives.
+pub struct HttpResponse {
+    /// Status code.
+    pub status: u16,
+    /// `Content-Type`, lower case, without parameters.
+    pub content_type: Option<String>,
+    /// `Retry-After` in seconds, where it is a number.
+    pub retry_after: Option<Duration>,
+    /// The body in the pieces in which it arrived.
+    pub body: HttpBody,
+}
+
+/// A body as it arrives. Dropping it closes the connection.
+pub type HttpBody = Pin<Box<dyn Stream<Item = Result<Vec<u8>, HttpError>> + Send>>;
+
+/// Why a request failed. Variants are what the caller decides by.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// Nobody listens, or the connection could not be opened in time.
+    #[error("cannot connect: {0}")]
+    Refused(String),
+    /// The connection ended before the response head.
+    #[error("closed before an answer: {0}")]
+    NoAnswer(String),
+    /// The connection ended inside the body (reset, or no terminal chunk).
+    #[error("cut inside the answer: {0}")]
+    Cut(String),
+    /// What arrived is not HTTP, or exceeds a bound.
+    #[error("malformed answer: {0}")]
+    Malformed(String),
+    /// The request itself cannot be sent (bad URL, scheme not built in).
+    #[error("cannot send: {0}")]
+    Unsendable(String),
+}
+
+/// Sends requests. One connection for each request, closed after it.
+pub trait Http: Send + Sync {
+    /// Sends and awaits the head. There is no timeout here but the connect bound: the caller
+    /// knows how long which phase may take.
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes the connection.
+    fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpError>>;
+}

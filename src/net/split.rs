@@ -1,0 +1,1 @@
+//! Splitting streams into lines.

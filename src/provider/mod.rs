@@ -1,0 +1,4 @@
+//! The centre: inference that survives its servers.
+
+pub mod backend;
+pub mod fault;

@@ -1,0 +1,79 @@
+//! What is true now, as one immutable value: one publisher, many readers that never block.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+/// The state of one backend.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct BackendState {
+    /// `hailo`, `ollama`, `openai`.
+    pub name: String,
+    /// `primary`, `fallback` or `reserve`.
+    pub slot: &'static str,
+    /// The configured model.
+    pub model: String,
+    /// `closed`, `open`, `half-open`.
+    pub breaker: &'static str,
+    /// Until the next probe, while it is open.
+    pub retry_in_s: Option<f32>,
+    /// The last fault, in a sentence.
+    pub last_error: Option<String>,
+    /// Measured decode rate, tokens a second.
+    pub tokens_per_s: Option<f32>,
+}
+
+/// All that the doors tell about the daemon.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Snapshot {
+    /// The agent's name.
+    pub designation: String,
+    /// The process's id.
+    pub pid: u32,
+    /// Since the daemon is up, in seconds.
+    pub uptime_s: u64,
+    /// Whether a model can answer now.
+    pub online: bool,
+    /// Which backend would answer now; `offline` if none.
+    pub active_backend: String,
+    /// The last fault of the backend that should have answered.
+    pub last_error: Option<String>,
+    /// Backends in their order.
+    pub backends: Vec<BackendState>,
+    /// Turns running and waiting.
+    pub turns: usize,
+    /// False while the database cannot be written.
+    pub store_ok: bool,
+    /// Sentences about what is degraded; empty when all is well.
+    pub notices: Vec<String>,
+}
+
+/// Writes the snapshot. Not `Clone`: there is one.
+#[derive(Debug)]
+pub struct Publisher(Arc<ArcSwap<Snapshot>>);
+
+/// Reads the newest snapshot.
+#[derive(Debug, Clone)]
+pub struct Reader(Arc<ArcSwap<Snapshot>>);
+
+/// A publisher and the first of its readers.
+#[must_use]
+pub fn channel(first: Snapshot) -> (Publisher, Reader) {
+    let shared = Arc::new(ArcSwap::from_pointee(first));
+    (Publisher(Arc::clone(&shared)), Reader(shared))
+}
+
+impl Publisher {
+    /// Puts a new snapshot in the place of the old one.
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.0.store(Arc::new(snapshot));
+    }
+}
+
+impl Reader {
+    /// The newest snapshot. Keep the `Arc`, never a guard, across an await.
+    #[must_use]
+    pub fn load(&self) -> Arc<Snapshot> {
+        self.0.load_full()
+    }
+}
