@@ -1,0 +1,236 @@
+//! The breaker as a thing to hold: a permit that travels with the stream.
+//!
+//! Success is recorded at the end of an answer, not when headers arrive: a server that dies after
+//! three tokens every time must not count as healthy. A permit that is dropped without a word
+//! (the person cancelled) records `Abandoned`.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::breaker::{Breaker, Outcome, Policy, Rejected, State};
+use crate::event::{Event, Events};
+
+/// Guards one backend.
+#[derive(Debug)]
+pub struct Gate {
+    backend: String,
+    inner: Mutex<Inner>,
+    changed: Notify,
+    events: Events,
+}
+
+/// The right to run one job on the backend.
+#[derive(Debug)]
+#[must_use = "dropping a permit records the job as abandoned"]
+pub struct Permit {
+    gate: Arc<Gate>,
+    recorded: bool,
+}
+
+/// The right to run one probe.
+#[derive(Debug)]
+#[must_use = "dropping a probe permit leaves the breaker half open"]
+pub struct ProbePermit {
+    gate: Arc<Gate>,
+    recorded: bool,
+}
+
+/// What people are told about a backend.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Health {
+    /// The breaker's state.
+    pub state: State,
+    /// The last fault, kept after recovery until the next success.
+    pub last_error: Option<String>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    breaker: Breaker,
+    last_error: Option<String>,
+}
+
+impl Gate {
+    /// A closed gate.
+    #[must_use]
+    pub fn new(backend: &str, policy: Policy, events: Events) -> Arc<Self> {
+        Arc::new(Self {
+            backend: backend.to_owned(),
+            inner: Mutex::new(Inner { breaker: Breaker::new(policy), last_error: None }),
+            changed: Notify::new(),
+            events,
+        })
+    }
+
+    /// Lets a job through, or says when to come back.
+    ///
+    /// # Errors
+    /// `Rejected` while the breaker is not closed.
+    pub fn admit(self: &Arc<Self>) -> Result<Permit, Rejected> {
+        self.lock().breaker.admit(Instant::now())?;
+        Ok(Permit { gate: Arc::clone(self), recorded: false })
+    }
+
+    /// Lets a probe through if one is due and none is running.
+    pub fn admit_probe(self: &Arc<Self>) -> Option<ProbePermit> {
+        let due = self.lock().breaker.admit_probe(Instant::now());
+        due.then(|| ProbePermit { gate: Arc::clone(self), recorded: false })
+    }
+
+    /// Makes the next probe due now, because a person is waiting.
+    pub fn hurry(&self) {
+        self.lock().breaker.hurry(Instant::now());
+        self.changed.notify_waiters();
+    }
+
+    /// State and last error.
+    #[must_use]
+    pub fn health(&self) -> Health {
+        let inner = self.lock();
+        Health { state: inner.breaker.state(), last_error: inner.last_error.clone() }
+    }
+
+    /// Notes a problem that does not count against the server, such as a missing model.
+    pub fn note(&self, problem: String) {
+        self.lock().last_error = Some(problem);
+        self.changed.notify_waiters();
+    }
+
+    /// Resolves at the next change of state. Take it before looking at the state.
+    pub fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A panic while holding it cannot leave the breaker half changed: no call in it panics.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(
+        &self,
+        healed: bool,
+        problem: Option<&str>,
+        change: impl FnOnce(&mut Breaker, Instant, f64),
+    ) {
+        let now = Instant::now();
+        let jitter = fastrand::f64() * 2.0 - 1.0;
+        let (before, after) = {
+            let mut inner = self.lock();
+            let before = inner.breaker.state();
+            change(&mut inner.breaker, now, jitter);
+            if let Some(problem) = problem {
+                inner.last_error = Some(problem.to_owned());
+            }
+            let after = inner.breaker.state();
+            if healed {
+                inner.last_error = None;
+            }
+            (before, after)
+        };
+        match (before, after) {
+            (State::Closed, State::Open { until }) => self.events.tell(Event::BreakerOpened {
+                backend: self.backend.clone(),
+                reason: problem.unwrap_or("unknown").to_owned(),
+                open_ms: millis(until.saturating_duration_since(now)),
+            }),
+            (State::HalfOpen { .. }, State::Closed) => {
+                self.events.tell(Event::BreakerClosed { backend: self.backend.clone() });
+            }
+            _ => {}
+        }
+        self.changed.notify_waiters();
+    }
+}
+
+impl Permit {
+    /// Records how the job ended. `problem` is the fault in a sentence, if there was one.
+    pub fn record(mut self, outcome: Outcome, problem: Option<&str>) {
+        self.recorded = true;
+        let healed = outcome == Outcome::Success;
+        self.gate.apply(healed, problem, |breaker, now, jitter| {
+            breaker.record(outcome, now, jitter);
+        });
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if !self.recorded {
+            let now = Instant::now();
+            self.gate.lock().breaker.record(Outcome::Abandoned, now, 0.0);
+        }
+    }
+}
+
+impl ProbePermit {
+    /// Records how the probe ended.
+    pub fn record(mut self, result: Result<(), &str>) {
+        self.recorded = true;
+        let passed = result.is_ok();
+        self.gate.apply(passed, result.err(), |breaker, now, jitter| {
+            breaker.record_probe(passed, now, jitter);
+        });
+    }
+}
+
+impl Drop for ProbePermit {
+    fn drop(&mut self) {
+        if !self.recorded {
+            self.gate.lock().breaker.abandon_probe();
+        }
+    }
+}
+
+fn millis(d: Duration) -> u64 {
+    u64::try_from(d.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate() -> (Arc<Gate>, tokio::sync::broadcast::Receiver<Event>) {
+        let events = Events::default();
+        let heard = events.listen();
+        (Gate::new("hailo", Policy::default(), events), heard)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_permit_changes_nothing() {
+        let (gate, _heard) = gate();
+        for _ in 0..10 {
+            drop(gate.admit());
+        }
+        assert_eq!(gate.health().state, State::Closed);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn opening_and_closing_are_told_once_with_their_reason() {
+        let (gate, mut heard) = gate();
+        let permit = gate.admit().unwrap();
+        permit.record(Outcome::Trip, Some("connection refused"));
+        assert!(matches!(
+            heard.try_recv(),
+            Ok(Event::BreakerOpened { reason, .. }) if reason == "connection refused"
+        ));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        for _ in 0..2 {
+            gate.admit_probe().unwrap().record(Ok(()));
+        }
+        assert!(matches!(heard.try_recv(), Ok(Event::BreakerClosed { .. })));
+        assert!(heard.try_recv().is_err());
+        assert_eq!(gate.health().last_error, None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_dropped_probe_lets_the_next_one_in() {
+        let (gate, _heard) = gate();
+        gate.admit().unwrap().record(Outcome::Trip, Some("gone"));
+        gate.hurry();
+        drop(gate.admit_probe());
+        assert!(gate.admit_probe().is_some());
+    }
+}
