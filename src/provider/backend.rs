@@ -10,6 +10,7 @@ use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
 use super::fault::Fault;
+use super::think::Mode;
 
 /// Who a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -168,6 +169,12 @@ pub trait Backend: Send + Sync {
     /// `fresh_tokens` is the part of the prompt that the server has not cached.
     fn first_token_estimate(&self, fresh_tokens: u32) -> Duration;
 
+    /// How the model marks its thinking in the text.
+    fn think_mode(&self) -> Mode;
+
+    /// Measured decode rate in tokens a second, once an answer has shown it.
+    fn decode_rate(&self) -> Option<f32>;
+
     /// Sends a prompt. Resolves when it was sent and the first item can be awaited; the stream
     /// applies the phase timeouts and ends after `Done` or a fault.
     ///
@@ -188,7 +195,8 @@ pub trait Backend: Send + Sync {
     /// `before_head` tells whether the drop happened before the server answered.
     fn ghost(&self, before_head: bool, prompt_tokens: u32) -> Duration;
 
-    /// Whether an aborted answer leaves a cache that a continuation would be decoded on, so that
-    /// a request which literally extends it must not be sent (hailo-ollama).
-    fn abort_dirties_cache(&self) -> bool;
+    /// Whether the server keeps a record of its model and last prompt that outlives a failure
+    /// (hailo-ollama): an answer aborted half way leaves a cache on which a literal extension
+    /// would be decoded, and a failed load leaves a model that only an unload clears away.
+    fn record_outlives_failure(&self) -> bool;
 }

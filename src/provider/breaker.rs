@@ -109,6 +109,12 @@ impl Breaker {
         self.state
     }
 
+    /// Successful probes in a row since it opened.
+    #[must_use]
+    pub fn probes_passed(&self) -> u32 {
+        self.probes_passed
+    }
+
     /// Whether a job may run now.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use super::breaker::Outcome;
+
 /// Where in a request something happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
@@ -73,5 +75,119 @@ impl Fault {
     #[must_use]
     pub fn new(class: Class, phase: Phase, detail: impl Into<String>) -> Self {
         Self { class, phase, detail: detail.into(), retry_after: None }
+    }
+}
+
+/// What the breaker learns from a fault, and what the job does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Verdict {
+    /// For the breaker.
+    pub breaker: Outcome,
+    /// Whether the server must be told to release the model before anything else is sent: that
+    /// heals one that recorded a model it failed to load.
+    pub unload: bool,
+    /// What the job does if nothing was shown yet.
+    pub next: Next,
+}
+
+/// What a job does after a fault, if nothing was shown yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Once more on the same backend, fitted anew: its bounds may have shrunk.
+    Again,
+    /// Once more on the same backend with another seed.
+    Reseeded,
+    /// Once more on the same backend, after this pause or the one the server asked for.
+    After(Duration),
+    /// On to the next backend.
+    NextBackend,
+}
+
+/// First pause when a server's queue is full; the specification allows 0.5 to 2 s.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
+
+/// Longest pause a server may ask for before the job goes to the next backend instead.
+const BUSY_PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// The table of the specification, 5A.7. `retried` tells whether this job has had its one retry
+/// on this backend.
+///
+/// `Wedged` trips the breaker at once although the table counts it once: a hung server must not
+/// cost three people its timeout, and nothing may be sent while it still works on the last one.
+#[must_use]
+pub fn judge(fault: &Fault, retried: bool) -> Verdict {
+    let (breaker, unload, next) = match fault.class {
+        Class::Down | Class::Crashed | Class::Wedged => (Outcome::Trip, false, Next::NextBackend),
+        Class::DeviceBusy => (Outcome::Trip, true, Next::NextBackend),
+        Class::DeviceFault | Class::Poisoned => (Outcome::Failure, true, Next::Again),
+        Class::PrefillTimeout => (Outcome::Abandoned, false, Next::Again),
+        Class::Truncated | Class::ServerError => (Outcome::Failure, false, Next::NextBackend),
+        Class::ModelMissing | Class::OurBug | Class::Unauthorised => {
+            (Outcome::Abandoned, false, Next::NextBackend)
+        }
+        Class::Busy => (Outcome::Abandoned, false, busy(fault.retry_after)),
+        Class::EmptyAnswer | Class::BadOutput | Class::ThinkOverrun => {
+            (Outcome::Abandoned, false, Next::Reseeded)
+        }
+    };
+    let next = if retried { Next::NextBackend } else { next };
+    Verdict { breaker, unload, next }
+}
+
+fn busy(retry_after: Option<Duration>) -> Next {
+    match retry_after {
+        Some(wish) if wish > BUSY_PAUSE_MAX => Next::NextBackend,
+        Some(wish) => Next::After(wish.max(BUSY_PAUSE)),
+        None => Next::After(BUSY_PAUSE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(class: Class, retried: bool) -> Verdict {
+        judge(&Fault::new(class, Phase::Head, "x"), retried)
+    }
+
+    #[test]
+    fn every_class_has_its_row() {
+        let again = Next::After(BUSY_PAUSE);
+        let rows = [
+            (Class::Down, Outcome::Trip, false, Next::NextBackend),
+            (Class::Crashed, Outcome::Trip, false, Next::NextBackend),
+            (Class::Wedged, Outcome::Trip, false, Next::NextBackend),
+            (Class::DeviceBusy, Outcome::Trip, true, Next::NextBackend),
+            (Class::DeviceFault, Outcome::Failure, true, Next::Again),
+            (Class::Poisoned, Outcome::Failure, true, Next::Again),
+            (Class::PrefillTimeout, Outcome::Abandoned, false, Next::Again),
+            (Class::Truncated, Outcome::Failure, false, Next::NextBackend),
+            (Class::ServerError, Outcome::Failure, false, Next::NextBackend),
+            (Class::ModelMissing, Outcome::Abandoned, false, Next::NextBackend),
+            (Class::OurBug, Outcome::Abandoned, false, Next::NextBackend),
+            (Class::Unauthorised, Outcome::Abandoned, false, Next::NextBackend),
+            (Class::Busy, Outcome::Abandoned, false, again),
+            (Class::EmptyAnswer, Outcome::Abandoned, false, Next::Reseeded),
+            (Class::BadOutput, Outcome::Abandoned, false, Next::Reseeded),
+            (Class::ThinkOverrun, Outcome::Abandoned, false, Next::Reseeded),
+        ];
+        for (class, breaker, unload, next) in rows {
+            assert_eq!(verdict(class, false), Verdict { breaker, unload, next }, "{class:?}");
+            assert_eq!(verdict(class, true).next, Next::NextBackend, "one retry: {class:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_asks_for_too_long_a_pause_is_left_alone() {
+        for (wish, next) in [
+            (0, Next::After(BUSY_PAUSE)),
+            (1, Next::After(Duration::from_secs(1))),
+            (2, Next::After(Duration::from_secs(2))),
+            (3, Next::NextBackend),
+        ] {
+            let mut fault = Fault::new(Class::Busy, Phase::Head, "503");
+            fault.retry_after = Some(Duration::from_secs(wish));
+            assert_eq!(judge(&fault, false).next, next, "{wish} s");
+        }
     }
 }

@@ -45,12 +45,16 @@ pub struct Health {
     pub state: State,
     /// The last fault, kept after recovery until the next success.
     pub last_error: Option<String>,
+    /// Whether a job would probably be answered.
+    pub usable: bool,
 }
 
 #[derive(Debug)]
 struct Inner {
     breaker: Breaker,
     last_error: Option<String>,
+    /// The server answered but had not got the model.
+    model_missing: bool,
 }
 
 impl Gate {
@@ -59,7 +63,11 @@ impl Gate {
     pub fn new(backend: &str, policy: Policy, events: Events) -> Arc<Self> {
         Arc::new(Self {
             backend: backend.to_owned(),
-            inner: Mutex::new(Inner { breaker: Breaker::new(policy), last_error: None }),
+            inner: Mutex::new(Inner {
+                breaker: Breaker::new(policy),
+                last_error: None,
+                model_missing: false,
+            }),
             changed: Notify::new(),
             events,
         })
@@ -90,13 +98,36 @@ impl Gate {
     #[must_use]
     pub fn health(&self) -> Health {
         let inner = self.lock();
-        Health { state: inner.breaker.state(), last_error: inner.last_error.clone() }
+        let state = inner.breaker.state();
+        Health {
+            state,
+            last_error: inner.last_error.clone(),
+            usable: state == State::Closed && !inner.model_missing,
+        }
     }
 
-    /// Notes a problem that does not count against the server, such as a missing model.
-    pub fn note(&self, problem: String) {
-        self.lock().last_error = Some(problem);
+    /// Whether a probe has passed since the breaker opened.
+    #[must_use]
+    pub fn has_passed_a_probe(&self) -> bool {
+        self.lock().breaker.probes_passed() > 0
+    }
+
+    /// Notes that the server is there but has not got the model. That does not count against the
+    /// server, and jobs are still tried: somebody may pull the model at any moment.
+    pub fn note_missing(&self, problem: String) {
+        {
+            let mut inner = self.lock();
+            inner.last_error = Some(problem);
+            inner.model_missing = true;
+        }
         self.changed.notify_waiters();
+    }
+
+    /// Records that the server was found gone without a job having been tried.
+    pub fn found_gone(&self, problem: &str) {
+        self.apply(false, Some(problem), |breaker, now, jitter| {
+            breaker.record(Outcome::Trip, now, jitter);
+        });
     }
 
     /// Resolves at the next change of state. Take it before looking at the state.
@@ -127,6 +158,7 @@ impl Gate {
             let after = inner.breaker.state();
             if healed {
                 inner.last_error = None;
+                inner.model_missing = false;
             }
             (before, after)
         };

@@ -1,0 +1,441 @@
+//! One job tried on one backend: admission, slot, fitting, streaming, and a clean end.
+//!
+//! # Invariants
+//! - Nothing is sent without a permit, the slot, and the proof that it fits.
+//! - Whatever way this ends, dropping included, the slot stays taken for as long as the server is
+//!   still busy with what it was sent.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::backend::{Backend, ChatDelta, ChatRequest, ChatStream, Done, DoneReason};
+use super::breaker::{Outcome, Rejected};
+use super::cache::Reuse;
+use super::engine::Engine;
+use super::fault::{Class, Fault, Next, Phase, judge};
+use super::gate::Permit;
+use super::lease::{Ask, Slot};
+use super::prompt::{Fitted, Prompt, Share, fits};
+use super::visible::Visible;
+use super::{Completed, Job, Progress};
+use crate::event::{Event, Events};
+use crate::limits;
+
+/// A wait shorter than this is not announced: the words would flicker.
+const ANNOUNCED_WAIT_MIN: Duration = Duration::from_millis(1500);
+
+/// A prompt of this many bytes has at least one token. Ordinary text has three to five bytes a
+/// token; a server that counts fewer than this has dropped part of the prompt.
+const BYTES_PER_TOKEN_MAX: usize = 16;
+
+/// How an attempt ended.
+pub(super) enum Ended {
+    /// The answer is complete.
+    Done(Completed),
+    /// The breaker is not closed; nothing was sent.
+    NotAdmitted(Rejected),
+    /// Too many wait for this backend; nothing was sent.
+    Overloaded,
+    /// Somebody more important wants the slot.
+    Preempted,
+    /// The job's deadline has passed.
+    TooLate,
+    /// The server failed.
+    Faulted {
+        /// How.
+        fault: Fault,
+        /// Whether the person has seen part of the answer.
+        shown: bool,
+        /// What to do if not.
+        next: Next,
+    },
+}
+
+/// What varies between the attempts of one job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Variation {
+    /// Replaces the job's seed on a retry after a bad answer.
+    pub(super) seed: Option<u32>,
+    /// Whether this is the one retry on this backend.
+    pub(super) retried: bool,
+}
+
+/// A request in flight. Dropping it keeps the slot taken for the ghost of the request.
+struct InFlight {
+    slot: Option<Slot>,
+    backend: Arc<dyn Backend>,
+    prompt_tokens: u32,
+    sent: bool,
+    head_seen: bool,
+    complete: bool,
+}
+
+/// One answer as it arrives.
+struct Answer {
+    visible: Visible,
+    raw: String,
+    shown: String,
+    first_token: Option<Instant>,
+    tool_calls: Vec<super::ToolCall>,
+}
+
+/// Tries the job once.
+///
+/// # Cancel safety
+/// Dropping the future cancels the request and frees the slot when the server is done with it.
+pub(super) async fn run(
+    engine: &Engine,
+    job: &Job,
+    prompt: &dyn Prompt,
+    out: &mpsc::Sender<Progress>,
+    variation: Variation,
+) -> Ended {
+    // Asked before waiting, so that nobody queues for a server that is known to be gone.
+    if let Err(rejected) = engine.gate.admit().map(|permit| permit.record(Outcome::Abandoned, None))
+    {
+        return Ended::NotAdmitted(rejected);
+    }
+    let slot = match wait_for_slot(engine, job, out).await {
+        Ok(slot) => slot,
+        Err(ended) => return ended,
+    };
+    let permit = match engine.gate.admit() {
+        Ok(permit) => permit,
+        Err(rejected) => return Ended::NotAdmitted(rejected),
+    };
+    let capacity = engine.backend.capacity();
+    let share = Share::of(capacity, job.answer_tokens);
+    let fitted = prompt.fit(share.prompt_tokens_max);
+    let request = request(job, &fitted, share, variation);
+    if !fits(&request, capacity) {
+        debug_assert!(false, "a prompt was fitted beyond its budget");
+        let detail = format!(
+            "a prompt of {} tokens does not fit {} with an answer of {}",
+            request.prompt_tokens, capacity.context_tokens, request.num_predict
+        );
+        return settle(
+            engine,
+            permit,
+            Fault::new(Class::OurBug, Phase::Connect, detail),
+            false,
+            true,
+        )
+        .await;
+    }
+    let in_flight = InFlight {
+        slot: Some(slot),
+        backend: Arc::clone(&engine.backend),
+        prompt_tokens: request.prompt_tokens,
+        sent: false,
+        head_seen: false,
+        complete: false,
+    };
+    send(engine, job, out, Sending { permit, in_flight, request, fitted, variation }).await
+}
+
+/// Everything a request needs on its way.
+struct Sending {
+    permit: Permit,
+    in_flight: InFlight,
+    request: ChatRequest,
+    fitted: Fitted,
+    variation: Variation,
+}
+
+async fn wait_for_slot(
+    engine: &Engine,
+    job: &Job,
+    out: &mpsc::Sender<Progress>,
+) -> Result<Slot, Ended> {
+    let ask = Ask {
+        priority: job.priority,
+        conversation: conversation(&job.conversation),
+        expected: expected(engine, job),
+    };
+    let announce = |about: Duration| {
+        // A full queue means that the person has newer things to read.
+        let _ = out.try_send(Progress::Waiting { about });
+    };
+    match tokio::time::timeout_at(job.deadline, engine.lease.acquire(ask, announce)).await {
+        Ok(Ok(slot)) => Ok(slot),
+        Ok(Err(super::lease::Overloaded)) => Err(Ended::Overloaded),
+        Err(_) => Err(Ended::TooLate),
+    }
+}
+
+/// Sends the request and relays the answer.
+async fn send(
+    engine: &Engine,
+    job: &Job,
+    out: &mpsc::Sender<Progress>,
+    mut sending: Sending,
+) -> Ended {
+    let reuse = engine.cache().compare(&sending.request.messages);
+    let fresh_tokens = match reuse {
+        Reuse::Continues { fresh_tokens } => fresh_tokens,
+        Reuse::Shares { fresh_tokens } if !engine.backend.record_outlives_failure() => fresh_tokens,
+        Reuse::Shares { .. } => sending.request.prompt_tokens,
+        Reuse::ExtendsAborted => {
+            if engine.backend.record_outlives_failure() {
+                // The owner of the conversation should have marked the aborted turn; this is the
+                // second lock on the same door.
+                let _ = engine.backend.unload().await;
+                engine.cache().forget();
+            }
+            sending.request.prompt_tokens
+        }
+    };
+    let about = engine.backend.first_token_estimate(fresh_tokens);
+    if about >= ANNOUNCED_WAIT_MIN {
+        let _ = out.try_send(Progress::Waiting { about });
+    }
+    engine.cache().started(&sending.request.messages);
+    sending.in_flight.sent = true;
+    let share = sending.request.num_predict;
+    let sent_at = Instant::now();
+    let result = match engine.backend.chat(sending.request.clone()).await {
+        Ok(stream) => {
+            let mut answer = Answer::new(engine.backend.think_mode(), share);
+            let ended = relay(stream, job, out, &mut sending.in_flight, &mut answer).await;
+            ended.map(|done| (done, answer)).map_err(|(stop, answer_shown)| (stop, answer_shown))
+        }
+        Err(fault) => Err((Stop::Fault(fault), false)),
+    };
+    match result {
+        Ok((done, answer)) => {
+            sending.in_flight.complete = true;
+            engine.cache().finished(&answer.raw);
+            let fresh = matches!(reuse, Reuse::Shares { .. })
+                && fresh_tokens == sending.request.prompt_tokens;
+            check_count(engine, &job.events, &sending.request, fresh, done);
+            sending.permit.record(Outcome::Success, None);
+            Ended::Done(answer.complete(engine, done, sending.fitted.clipped, sent_at))
+        }
+        Err((Stop::Preempted, _)) => Ended::Preempted,
+        Err((Stop::Deadline, _)) => Ended::TooLate,
+        Err((Stop::Fault(fault), shown)) => {
+            let ended =
+                settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
+            // Only now: the cure above must not meet another request.
+            drop(sending.in_flight);
+            ended
+        }
+    }
+}
+
+/// Why a relay stopped before the answer was complete.
+enum Stop {
+    Preempted,
+    Deadline,
+    Fault(Fault),
+}
+
+/// Reads the stream to its end and passes on what the person may see.
+async fn relay(
+    mut stream: ChatStream,
+    job: &Job,
+    out: &mpsc::Sender<Progress>,
+    in_flight: &mut InFlight,
+    answer: &mut Answer,
+) -> Result<Done, (Stop, bool)> {
+    let preempted = in_flight.slot.as_ref().map(|slot| slot.preempted().clone());
+    let preempted = preempted.unwrap_or_default();
+    loop {
+        let item = tokio::select! {
+            biased;
+            () = preempted.cancelled() => return Err((Stop::Preempted, answer.was_shown())),
+            () = tokio::time::sleep_until(job.deadline) => {
+                return Err((Stop::Deadline, answer.was_shown()));
+            }
+            item = stream.next() => item,
+        };
+        let text = match item {
+            Some(Ok(ChatDelta::Head)) => {
+                in_flight.head_seen = true;
+                continue;
+            }
+            Some(Ok(ChatDelta::Text(text))) => {
+                in_flight.head_seen = true;
+                answer.take(&text)
+            }
+            Some(Ok(ChatDelta::Thinking(text))) => {
+                answer.visible.thought(&text).map(|()| String::new())
+            }
+            Some(Ok(ChatDelta::ToolCall { id, name, arguments })) => {
+                answer.tool_calls.push(super::ToolCall { id, name, arguments });
+                Ok(String::new())
+            }
+            Some(Ok(ChatDelta::Done(done))) => {
+                let rest = answer.finish();
+                answer.show(rest, out).await;
+                return if answer.was_shown() || !answer.tool_calls.is_empty() {
+                    Ok(done)
+                } else {
+                    let detail = "the answer was complete and had no words";
+                    let fault = Fault::new(Class::EmptyAnswer, Phase::Stream, detail);
+                    // The server is done with it: nothing lingers.
+                    in_flight.complete = true;
+                    Err((Stop::Fault(fault), false))
+                };
+            }
+            Some(Err(fault)) => Err(fault),
+            None => Err(Fault::new(Class::Truncated, Phase::Stream, "the stream just ended")),
+        };
+        match text {
+            Ok(text) => answer.show(text, out).await,
+            Err(fault) => return Err((Stop::Fault(fault), answer.was_shown())),
+        }
+    }
+}
+
+/// Tells the breaker, heals the server if that is known to help, and says what comes next.
+async fn settle(
+    engine: &Engine,
+    permit: Permit,
+    fault: Fault,
+    shown: bool,
+    retried: bool,
+) -> Ended {
+    let verdict = judge(&fault, retried);
+    let problem = fault.detail.clone();
+    permit.record(verdict.breaker, Some(&problem));
+    if verdict.unload {
+        // Whether it helped shows at the next request.
+        let _ = engine.backend.unload().await;
+        engine.cache().forget();
+    }
+    if matches!(fault.class, Class::Down | Class::Crashed) {
+        engine.cache().forget();
+    }
+    Ended::Faulted { fault, shown, next: verdict.next }
+}
+
+fn request(job: &Job, fitted: &Fitted, share: Share, variation: Variation) -> ChatRequest {
+    let mut sampling = job.sampling;
+    if variation.seed.is_some() {
+        sampling.seed = variation.seed;
+    }
+    ChatRequest {
+        messages: fitted.messages.clone(),
+        num_predict: share.num_predict,
+        prompt_tokens: super::budget::prompt_tokens(&fitted.messages),
+        sampling,
+        schema: job.schema.clone(),
+        tools: job.tools.clone(),
+    }
+}
+
+/// How long a job will hold the slot: time to the first token, then decoding at the known rate.
+fn expected(engine: &Engine, job: &Job) -> Duration {
+    // 7.5 tokens a second is the middle of what the NPU reaches (specification 1.11).
+    let rate = engine.backend.decode_rate().unwrap_or(7.5).max(0.1);
+    // A typical answer uses about half of what it may.
+    let tokens = f32::from(u16::try_from(job.answer_tokens / 2).unwrap_or(u16::MAX));
+    engine.backend.first_token_estimate(limits::IDENTITY_TOKENS_MAX)
+        + Duration::from_secs_f32(tokens / rate)
+}
+
+fn conversation(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Compares the server's own count with the least the prompt can have: a server that cuts the
+/// prompt in silence must not go unnoticed. Counts of cached prompts mean nothing, because some
+/// servers leave the cached part out.
+fn check_count(engine: &Engine, events: &Events, request: &ChatRequest, fresh: bool, done: Done) {
+    let bytes: usize = request.messages.iter().map(|m| m.content.len()).sum();
+    let expected = u32::try_from(bytes / BYTES_PER_TOKEN_MAX).unwrap_or(u32::MAX);
+    if let Some(counted) = done.prompt_tokens
+        && fresh
+        && counted > 0
+        && counted < expected
+    {
+        events.tell(Event::PromptTruncated {
+            backend: engine.backend.name().to_owned(),
+            counted,
+            expected,
+        });
+    }
+}
+
+impl Answer {
+    fn new(mode: super::think::Mode, num_predict: u32) -> Self {
+        Self {
+            visible: Visible::new(mode, num_predict),
+            raw: String::new(),
+            shown: String::new(),
+            first_token: None,
+            tool_calls: Vec::new(),
+        }
+    }
+
+    fn was_shown(&self) -> bool {
+        !self.shown.is_empty()
+    }
+
+    fn take(&mut self, text: &str) -> Result<String, Fault> {
+        self.first_token.get_or_insert_with(Instant::now);
+        self.raw.push_str(text);
+        if self.raw.len() > limits::ANSWER_BYTES_MAX {
+            let detail = format!("the answer exceeds {} bytes", limits::ANSWER_BYTES_MAX);
+            return Err(Fault::new(Class::BadOutput, Phase::Stream, detail));
+        }
+        self.visible.push(text)
+    }
+
+    fn finish(&mut self) -> String {
+        self.visible.finish()
+    }
+
+    /// Shows text, if there is any. White space alone is held back until words follow: an answer
+    /// does not begin with an empty line.
+    async fn show(&mut self, text: String, out: &mpsc::Sender<Progress>) {
+        let text = if self.shown.is_empty() { text.trim_start().to_owned() } else { text };
+        if text.is_empty() {
+            return;
+        }
+        self.shown.push_str(&text);
+        // A receiver that is gone means that the caller drops this future next.
+        let _ = out.send(Progress::Text(text)).await;
+    }
+
+    fn complete(
+        self,
+        engine: &Engine,
+        done: Done,
+        clipped: Option<String>,
+        sent_at: Instant,
+    ) -> Completed {
+        Completed {
+            shown: self.shown,
+            raw: self.raw,
+            tool_calls: self.tool_calls,
+            backend: engine.backend.name().to_owned(),
+            model: engine.backend.model(),
+            cut: done.reason == DoneReason::Length,
+            clipped,
+            tokens: done.tokens,
+            prompt_tokens: done.prompt_tokens,
+            first_token: self.first_token.map(|at| at.saturating_duration_since(sent_at)),
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let ghost = if self.sent && !self.complete {
+            self.backend.ghost(!self.head_seen, self.prompt_tokens)
+        } else {
+            Duration::ZERO
+        };
+        slot.release_after(ghost);
+    }
+}

@@ -1,0 +1,133 @@
+//! What a model server has in its cache, as far as we know from what we sent (pure).
+//!
+//! hailo-ollama prefills only the remainder of a prompt that literally continues its last one;
+//! Ollama reuses the longest common prefix. So the newest prompt is compared with the last one:
+//! to tell the person how long the first word takes, and never to let hailo-ollama continue on a
+//! cache that holds half an answer which its record does not know of (specification 1.4).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::backend::{Message, Role};
+use super::budget;
+
+/// How a prompt relates to the server's cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reuse {
+    /// It literally continues the last exchange; only `fresh_tokens` are prefilled.
+    Continues {
+        /// Tokens to prefill, estimated.
+        fresh_tokens: u32,
+    },
+    /// It shares only its first messages with the last prompt. Ollama prefills the rest; on
+    /// hailo-ollama everything is prefilled.
+    Shares {
+        /// Tokens beyond the common messages, estimated.
+        fresh_tokens: u32,
+    },
+    /// It extends a prompt whose answer was aborted: hailo-ollama would decode on a cache that
+    /// holds half an answer.
+    ExtendsAborted,
+}
+
+/// The last prompt sent to a server.
+#[derive(Debug, Clone, Default)]
+pub struct Cache {
+    /// Fingerprints of its messages, the answer last once it is complete.
+    fingerprints: Vec<u64>,
+    /// Whether the answer is still being decoded or was aborted.
+    aborted: bool,
+}
+
+impl Cache {
+    /// Compares a prompt with the last one.
+    #[must_use]
+    pub fn compare(&self, messages: &[Message]) -> Reuse {
+        let common = self
+            .fingerprints
+            .iter()
+            .zip(messages)
+            .take_while(|(known, message)| **known == fingerprint(message.role, &message.content))
+            .count();
+        let fresh_tokens = budget::prompt_tokens(&messages[common..]);
+        let extends = common == self.fingerprints.len() && common > 0 && common < messages.len();
+        match (extends, self.aborted) {
+            (true, true) => Reuse::ExtendsAborted,
+            (true, false) => Reuse::Continues { fresh_tokens },
+            (false, _) => Reuse::Shares { fresh_tokens },
+        }
+    }
+
+    /// A prompt goes out. Until `finished`, its answer counts as aborted.
+    pub fn started(&mut self, messages: &[Message]) {
+        self.fingerprints = messages.iter().map(|m| fingerprint(m.role, &m.content)).collect();
+        self.aborted = true;
+    }
+
+    /// The answer is complete, as decoded.
+    pub fn finished(&mut self, answer: &str) {
+        self.fingerprints.push(fingerprint(Role::Assistant, answer));
+        self.aborted = false;
+    }
+
+    /// The server has lost or released its cache.
+    pub fn forget(&mut self) {
+        *self = Self::default();
+    }
+}
+
+fn fingerprint(role: Role, content: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    role.as_str().hash(&mut hasher);
+    content.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(texts: &[&str]) -> Vec<Message> {
+        let role = |i| match i {
+            0 => Role::System,
+            i if i % 2 == 1 => Role::User,
+            _ => Role::Assistant,
+        };
+        texts
+            .iter()
+            .enumerate()
+            .map(|(i, text)| Message { role: role(i), content: (*text).to_owned() })
+            .collect()
+    }
+
+    #[test]
+    fn only_the_literal_continuation_of_a_complete_answer_continues() {
+        let mut cache = Cache::default();
+        let all = |texts: &[&str]| budget::prompt_tokens(&prompt(texts));
+        let first = ["be brief", "hello"];
+        assert_eq!(cache.compare(&prompt(&first)), Reuse::Shares { fresh_tokens: all(&first) });
+        cache.started(&prompt(&first));
+        cache.finished("hi");
+
+        let next = prompt(&["be brief", "hello", "hi", "how are you"]);
+        let fresh_tokens = budget::prompt_tokens(&next[3..]);
+        assert_eq!(cache.compare(&next), Reuse::Continues { fresh_tokens });
+
+        let other = prompt(&["be brief", "hello", "hi!", "how are you"]);
+        let fresh_tokens = budget::prompt_tokens(&other[2..]);
+        assert_eq!(cache.compare(&other), Reuse::Shares { fresh_tokens });
+    }
+
+    #[test]
+    fn extending_an_aborted_prompt_is_seen_and_repeating_it_is_not_that() {
+        let mut cache = Cache::default();
+        let sent = prompt(&["be brief", "hello"]);
+        cache.started(&sent);
+        let extends = prompt(&["be brief", "hello", "half an ans", "go on"]);
+        assert_eq!(cache.compare(&extends), Reuse::ExtendsAborted);
+        assert_eq!(cache.compare(&sent), Reuse::Shares { fresh_tokens: 0 });
+        let marked = prompt(&["be brief", "[stopped] hello", "half an ans", "go on"]);
+        assert!(matches!(cache.compare(&marked), Reuse::Shares { .. }));
+        cache.forget();
+        assert!(matches!(cache.compare(&extends), Reuse::Shares { .. }));
+    }
+}
