@@ -110,7 +110,13 @@ pub(super) async fn run(
     };
     let capacity = engine.backend.capacity();
     let share = Share::of(capacity, job.answer_tokens);
-    let fitted = prompt.fit(share.prompt_tokens_max);
+    let fitted = match prompt.fit(share.prompt_tokens_max) {
+        Ok(fitted) => fitted,
+        Err(no_room) => {
+            let fault = Fault::new(Class::OurBug, Phase::Connect, no_room.to_string());
+            return settle(engine, permit, fault, false, true).await;
+        }
+    };
     let request = request(job, &fitted, share, variation);
     if !fits(&request, capacity) {
         debug_assert!(false, "a prompt was fitted beyond its budget");
@@ -202,7 +208,7 @@ async fn send(
         Ok(stream) => {
             let mut answer = Answer::new(engine.backend.think_mode(), share);
             let ended = relay(stream, job, out, &mut sending.in_flight, &mut answer).await;
-            ended.map(|done| (done, answer)).map_err(|(stop, answer_shown)| (stop, answer_shown))
+            ended.map(|done| (done, answer))
         }
         Err(fault) => Err((Stop::Fault(fault), false)),
     };

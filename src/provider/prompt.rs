@@ -14,8 +14,16 @@ const ANSWER_SHARE: u32 = 2;
 pub trait Prompt: Send + Sync {
     /// Messages whose estimate is at most `prompt_tokens_max`: system first, newest question
     /// last, whole old turns left out, the newest message clipped only if it alone is too long.
-    fn fit(&self, prompt_tokens_max: u32) -> Fitted;
+    ///
+    /// # Errors
+    /// `NoRoom` if not even a clipped message fits beside what must stand in every prompt.
+    fn fit(&self, prompt_tokens_max: u32) -> Result<Fitted, NoRoom>;
 }
+
+/// A backend's context is too small for the conversation's fixed part.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NoRoom(pub String);
 
 /// A fitted conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]

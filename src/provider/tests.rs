@@ -5,7 +5,7 @@ use super::breaker::Policy;
 use super::engine::SlotName;
 use super::fake::{Fake, Script, fault, says, text};
 use super::fault::Phase;
-use super::prompt::Fitted;
+use super::prompt::{Fitted, NoRoom};
 use super::*;
 use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ fn house() -> House {
 struct Talk(Vec<&'static str>);
 
 impl Prompt for Talk {
-    fn fit(&self, prompt_tokens_max: u32) -> Fitted {
+    fn fit(&self, prompt_tokens_max: u32) -> Result<Fitted, NoRoom> {
         let mut messages = vec![Message { role: Role::System, content: "be brief".to_owned() }];
         for (i, words) in self.0.iter().enumerate() {
             let role = if i % 2 == 0 { Role::User } else { Role::Assistant };
@@ -45,7 +45,7 @@ impl Prompt for Talk {
             messages[last].content = "clipped".to_owned();
             "clipped".to_owned()
         });
-        Fitted { messages, clipped }
+        Ok(Fitted { messages, clipped })
     }
 }
 

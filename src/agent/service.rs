@@ -1,0 +1,363 @@
+//! The agent's one task: takes messages on, runs one turn per session at a time, and closes every
+//! turn it began.
+//!
+//! # Invariants
+//! - A message is in the log before its door is told that it was taken on.
+//! - Turns of one session run one after the other, in the order in which they were taken on.
+//! - Every turn ends in exactly one terminal event, whatever happens in it, a panic included.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use arc_swap::ArcSwap;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::relay::{Relay, relay};
+use super::turn;
+use super::volatile;
+use super::{Converse, Line, Refused, Submission, Turn};
+use crate::clock::WallClock;
+use crate::event::Events;
+use crate::limits;
+use crate::provider::{Provider, sanitise};
+use crate::session::{self, Sessions};
+use crate::store::StoreError;
+
+/// What a turn loads once at its start and keeps: a reload changes the next turn, not this one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The identity block, byte-identical until the soul or the configuration changes.
+    pub system: String,
+    /// Tokens an answer may take.
+    pub answer_tokens_max: u32,
+    /// Past turns the model sees at most.
+    pub turns_max: u32,
+    /// Sampling temperature; absent leaves it to the server.
+    pub temperature: Option<f32>,
+    /// How long a turn may take in all.
+    pub deadline: std::time::Duration,
+    /// The zone in which the person lives.
+    pub zone: jiff::tz::TimeZone,
+}
+
+/// The agent as the doors hold it.
+pub struct Agent {
+    shared: Arc<Shared>,
+    inbox: mpsc::Sender<Incoming>,
+}
+
+/// The agent's task, to be run by the supervisor.
+pub struct AgentTask {
+    shared: Arc<Shared>,
+    inbox: mpsc::Receiver<Incoming>,
+    lines: BTreeMap<String, SessionLine>,
+}
+
+/// What the agent and its turns share.
+pub(super) struct Shared {
+    pub(super) provider: Arc<Provider>,
+    pub(super) sessions: Sessions,
+    pub(super) settings: ArcSwap<Settings>,
+    pub(super) clock: Arc<dyn WallClock>,
+    pub(super) events: Events,
+    /// Cancels turns by session; every turn taken on and not yet ended is here.
+    running: Mutex<BTreeMap<String, Vec<(u64, CancellationToken)>>>,
+    stopping: AtomicBool,
+}
+
+/// A turn that was taken on.
+pub(super) struct Pending {
+    pub(super) session: String,
+    pub(super) turn: u64,
+    /// What the model reads.
+    pub(super) sent: String,
+    pub(super) backend: Option<String>,
+    pub(super) answer_tokens_max: Option<u32>,
+    pub(super) relay: Relay,
+    pub(super) cancel: Cancel,
+    pub(super) accepted_at: Instant,
+}
+
+/// The two ways in which a turn is stopped from outside.
+#[derive(Clone, Default)]
+pub(super) struct Cancel {
+    /// By the person.
+    pub(super) person: CancellationToken,
+    /// By the shutdown.
+    pub(super) shutdown: CancellationToken,
+}
+
+struct Incoming {
+    submission: Submission,
+    reply: oneshot::Sender<Result<Turn, Refused>>,
+}
+
+/// The turns of one session: one runs, the others wait.
+#[derive(Default)]
+struct SessionLine {
+    running: bool,
+    waiting: VecDeque<Pending>,
+}
+
+type Accepting<'a> = BoxFuture<'a, Option<Pending>>;
+type Running<'a> = BoxFuture<'a, String>;
+
+impl Agent {
+    /// The agent and the task that does its work.
+    #[must_use]
+    pub fn new(
+        provider: Arc<Provider>,
+        sessions: Sessions,
+        settings: Settings,
+        clock: Arc<dyn WallClock>,
+        events: Events,
+    ) -> (Arc<Self>, AgentTask) {
+        let shared = Arc::new(Shared {
+            provider,
+            sessions,
+            settings: ArcSwap::from_pointee(settings),
+            clock,
+            events,
+            running: Mutex::default(),
+            stopping: AtomicBool::new(false),
+        });
+        let (sender, inbox) = mpsc::channel(limits::TURNS_MAX);
+        let agent = Arc::new(Self { shared: Arc::clone(&shared), inbox: sender });
+        (agent, AgentTask { shared, inbox, lines: BTreeMap::new() })
+    }
+
+    /// Puts new settings in force for the turns to come.
+    pub fn set(&self, settings: Settings) {
+        self.shared.settings.store(Arc::new(settings));
+    }
+
+    /// Turns taken on and not yet ended.
+    #[must_use]
+    pub fn turns(&self) -> usize {
+        self.shared.running().values().map(Vec::len).sum()
+    }
+}
+
+impl Converse for Agent {
+    fn submit(&self, submission: Submission) -> BoxFuture<'_, Result<Turn, Refused>> {
+        async move {
+            let submission = check(&self.shared, submission)?;
+            let (reply, answer) = oneshot::channel();
+            match self.inbox.try_send(Incoming { submission, reply }) {
+                Ok(()) => answer.await.unwrap_or(Err(Refused::Stopping)),
+                Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Overloaded),
+                Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Stopping),
+            }
+        }
+        .boxed()
+    }
+
+    fn cancel(&self, session: Option<&str>) -> bool {
+        let session = session.unwrap_or(session::MAIN);
+        let running = self.shared.running();
+        let Some(turns) = running.get(session) else { return false };
+        for (_, cancel) in turns {
+            cancel.cancel();
+        }
+        !turns.is_empty()
+    }
+
+    fn history(
+        &self,
+        session: Option<&str>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Line>, Refused>> {
+        let session = session::resolve(session).map(str::to_owned);
+        async move {
+            let session = session.map_err(|_| Refused::BadSession)?;
+            let lines = self.shared.sessions.history(&session, limit).await;
+            lines.map_err(|error| Refused::NotStored(error.to_string()))
+        }
+        .boxed()
+    }
+}
+
+/// Refuses what cannot be taken on, before anything is stored.
+fn check(shared: &Shared, submission: Submission) -> Result<Submission, Refused> {
+    if shared.stopping.load(Ordering::SeqCst) {
+        return Err(Refused::Stopping);
+    }
+    let bytes = submission.text.len();
+    if bytes > limits::MESSAGE_BYTES_MAX {
+        return Err(Refused::TooLong { bytes, max: limits::MESSAGE_BYTES_MAX });
+    }
+    if sanitise::sanitise(&submission.text).trim().is_empty() {
+        return Err(Refused::Empty);
+    }
+    let session = session::resolve(submission.session.as_deref());
+    let session = session.map_err(|_| Refused::BadSession)?;
+    if let Some(name) = &submission.backend
+        && !shared.provider.has(name)
+    {
+        return Err(Refused::NoSuchBackend(name.clone()));
+    }
+    let running = shared.running();
+    let waiting = running.get(session).map_or(0, Vec::len);
+    let all: usize = running.values().map(Vec::len).sum();
+    if waiting > limits::TURNS_WAITING_MAX || all >= limits::TURNS_MAX {
+        return Err(Refused::Overloaded);
+    }
+    let session = Some(session.to_owned());
+    drop(running);
+    Ok(Submission { session, ..submission })
+}
+
+impl Shared {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Vec<(u64, CancellationToken)>>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores the message and makes a turn of it. `None` if it was refused.
+    async fn accept(&self, incoming: Incoming, shutdown: CancellationToken) -> Option<Pending> {
+        let Incoming { submission, reply } = incoming;
+        let session = submission.session.unwrap_or_else(|| session::MAIN.to_owned());
+        let settings = self.settings.load_full();
+        let clean = sanitise::sanitise(&submission.text);
+        let sent = volatile::with_block(&clean, &*self.clock, &settings.zone);
+        match self.sessions.begin(&session, &submission.text, &sent).await {
+            Ok(begun) => {
+                let person = CancellationToken::new();
+                let (relay, events) = relay();
+                self.running().entry(session.clone()).or_default().push((begun.turn, person.clone()));
+                // The door may be gone; the turn goes on all the same.
+                let _ = reply.send(Ok(Turn {
+                    session: session.clone(),
+                    turn: begun.turn,
+                    events,
+                }));
+                Some(Pending {
+                    session,
+                    turn: begun.turn,
+                    sent,
+                    backend: submission.backend,
+                    answer_tokens_max: submission.answer_tokens_max,
+                    relay,
+                    cancel: Cancel { person, shutdown },
+                    accepted_at: Instant::now(),
+                })
+            }
+            Err(error) => {
+                let refused = match error {
+                    StoreError::Overloaded => Refused::Overloaded,
+                    StoreError::Closed => Refused::Stopping,
+                    other => Refused::NotStored(other.to_string()),
+                };
+                let _ = reply.send(Err(refused));
+                None
+            }
+        }
+    }
+
+    /// Runs a turn to its end, and tells its session.
+    async fn run(&self, pending: Pending) -> String {
+        let (session, turn) = (pending.session.clone(), pending.turn);
+        let last_words = pending.relay.last_words();
+        let outcome = AssertUnwindSafe(turn::run(self, pending)).catch_unwind().await;
+        if outcome.is_err() {
+            // The panic itself is in the log; here the turn gets the end it owes.
+            turn::close_failed(self, &session, turn, last_words).await;
+        }
+        let mut running = self.running();
+        if let Some(turns) = running.get_mut(&session) {
+            turns.retain(|(number, _)| *number != turn);
+            if turns.is_empty() {
+                running.remove(&session);
+            }
+        }
+        drop(running);
+        session
+    }
+}
+
+impl AgentTask {
+    /// Works until `stop`, then lets running turns finish for `limits::DRAIN_TURNS_MAX` and closes
+    /// the rest as interrupted. `alive` is called whenever the task has moved.
+    pub async fn run(mut self, stop: CancellationToken, alive: impl Fn()) {
+        let shared = Arc::clone(&self.shared);
+        let shutdown = CancellationToken::new();
+        let mut accepting: Option<Accepting<'_>> = None;
+        let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
+        // An idle agent shows that it is alive; three of these fit into a watchdog's interval.
+        let mut idle = tokio::time::interval(std::time::Duration::from_secs(5));
+        idle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut stopping = false;
+        let mut give_up_at = Instant::now();
+        loop {
+            alive();
+            if stopping && accepting.is_none() && running.is_empty() {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = stop.cancelled(), if !stopping => {
+                    stopping = true;
+                    shared.stopping.store(true, Ordering::SeqCst);
+                    self.inbox.close();
+                    give_up_at = Instant::now() + limits::DRAIN_TURNS_MAX;
+                }
+                () = tokio::time::sleep_until(give_up_at),
+                    if stopping && !shutdown.is_cancelled() => shutdown.cancel(),
+                Some(session) = running.next(), if !running.is_empty() => {
+                    if let Some(next) = self.next_of(&session) {
+                        running.push(shared.run(next).boxed());
+                    }
+                }
+                accepted = poll_accept(&mut accepting), if accepting.is_some() => {
+                    accepting = None;
+                    if let Some(pending) = accepted
+                        && let Some(first) = self.line_up(pending)
+                    {
+                        running.push(shared.run(first).boxed());
+                    }
+                }
+                incoming = self.inbox.recv(), if accepting.is_none() && !stopping => {
+                    if let Some(incoming) = incoming {
+                        accepting = Some(shared.accept(incoming, shutdown.clone()).boxed());
+                    }
+                }
+                _ = idle.tick() => {}
+            }
+        }
+    }
+
+    /// Puts a turn into its session's line; gives it back if it may run now.
+    fn line_up(&mut self, pending: Pending) -> Option<Pending> {
+        let line = self.lines.entry(pending.session.clone()).or_default();
+        if line.running {
+            line.waiting.push_back(pending);
+            None
+        } else {
+            line.running = true;
+            Some(pending)
+        }
+    }
+
+    /// The next turn of a session whose turn has ended.
+    fn next_of(&mut self, session: &str) -> Option<Pending> {
+        let next = self.lines.get_mut(session).and_then(|line| line.waiting.pop_front());
+        if next.is_none() {
+            self.lines.remove(session);
+        }
+        next
+    }
+}
+
+/// The accepting future, or never.
+async fn poll_accept(accepting: &mut Option<Accepting<'_>>) -> Option<Pending> {
+    match accepting {
+        Some(future) => future.await,
+        None => std::future::pending().await,
+    }
+}
