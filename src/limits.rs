@@ -74,6 +74,55 @@ pub const COMMIT_WAIT_MAX: Duration = Duration::from_millis(50);
 /// Longest single database call, including a wait for a lock. Shutdown waits for it.
 pub const STORE_BUSY_MAX: Duration = Duration::from_secs(2);
 
+/// Text of writes kept in memory while the database cannot be written, in bytes. A turn is about
+/// 2 KiB, so this is hours of talk on a full card. Beyond it new messages are refused and the
+/// oldest shown deltas are replaced by a mark; ends of running turns are still kept.
+pub const STORE_BACKLOG_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Slots of the writer's queue that only the ends of turns may use, so that no answer is lost
+/// because shown deltas filled the queue. Twice the turns that can run.
+pub const STORE_QUEUE_RESERVED: usize = 2 * TURNS_MAX;
+
+/// Text in one transaction, in bytes. A slow card takes some 50 ms for it; what is beyond goes
+/// into the next transaction, so that after an outage the backlog drains in slices.
+pub const STORE_SLICE_BYTES: usize = 256 * 1024;
+
+/// How often a refused write is tried again. Space returns when a person makes some.
+pub const STORE_RETRY: Duration = Duration::from_secs(2);
+
+/// Size of the write-ahead log at which it is folded into the database before the idle flush, in
+/// bytes: SQLite's own default of 1,000 pages.
+pub const WAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Largest database that is checked whole at every start, in bytes: 25 ms on a slow card. A
+/// larger one is checked only if the last process did not close it.
+pub const STORE_CHECK_BYTES: u64 = 2 * 1024 * 1024;
+
+// --- Sessions -------------------------------------------------------------------------------
+
+/// Longest name of a session, in bytes.
+pub const SESSION_ID_BYTES_MAX: usize = 64;
+
+/// Characters of the first message that become a session's title: one line of a list.
+pub const SESSION_TITLE_CHARS: usize = 40;
+
+/// Sessions whose recent turns stay in memory. Beyond it the longest unused is let go and read
+/// again when it is needed.
+pub const SESSIONS_OPEN_MAX: usize = 8;
+
+/// Past turns a window may hold at most. The NPU's context ends long before; a large context of
+/// a fallback gains nothing from older small talk.
+pub const WINDOW_TURNS_MAX: u32 = 48;
+
+/// Turns of an epoch: at each multiple the window's start is found afresh, so that it is a
+/// function of the last two epochs of the log alone and a restart finds the same one. Costs one
+/// prefill in this many turns.
+pub const WINDOW_EPOCH_TURNS: u64 = 64;
+
+/// Text of past turns kept in memory for each session, in bytes: three bytes for each token of
+/// the largest prompt that is worth sending. Older text is let go; the log keeps it.
+pub const WINDOW_BYTES_MAX: usize = 256 * 1024;
+
 // --- Process life --------------------------------------------------------------------------------
 
 /// Whole drain at shutdown. systemd's `TimeoutStopSec` is 20 s; beyond this the process says who
@@ -107,3 +156,6 @@ const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DRAIN_MAX.as_secs());
 const _: () =
     assert!(IDENTITY_TOKENS_MAX + VOLATILE_TOKENS_MAX + CONTEXT_MARGIN_TOKENS < CONTEXT_TOKENS_MIN);
 const _: () = assert!(CONTEXT_TOKENS_MIN <= HAILO_CONTEXT_TOKENS);
+const _: () = assert!(STORE_QUEUE_RESERVED * 2 < STORE_QUEUE);
+const _: () = assert!(WINDOW_TURNS_MAX as u64 <= WINDOW_EPOCH_TURNS);
+const _: () = assert!(STORE_SLICE_BYTES >= MESSAGE_BYTES_MAX);

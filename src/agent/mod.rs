@@ -2,7 +2,12 @@
 //!
 //! Doors (`http`, `connector`) hold an `Arc<dyn Converse>` and know nothing else of the house.
 
+pub mod service;
 pub mod words;
+
+mod relay;
+mod turn;
+mod volatile;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
@@ -138,3 +143,6 @@ pub trait Converse: Send + Sync {
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Line>, Refused>>;
 }
+
+#[cfg(test)]
+mod tests;

@@ -230,13 +230,12 @@ impl Shared {
             Ok(begun) => {
                 let person = CancellationToken::new();
                 let (relay, events) = relay();
-                self.running().entry(session.clone()).or_default().push((begun.turn, person.clone()));
+                self.running()
+                    .entry(session.clone())
+                    .or_default()
+                    .push((begun.turn, person.clone()));
                 // The door may be gone; the turn goes on all the same.
-                let _ = reply.send(Ok(Turn {
-                    session: session.clone(),
-                    turn: begun.turn,
-                    events,
-                }));
+                let _ = reply.send(Ok(Turn { session: session.clone(), turn: begun.turn, events }));
                 Some(Pending {
                     session,
                     turn: begun.turn,

@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::relay::{LastWords, Relay};
-use super::service::{Cancel, Pending, Settings, Shared};
+use super::service::{Pending, Settings, Shared};
 use super::words::{TurnError, for_person};
 use super::{Answer, TurnEvent};
 use crate::event::Event;
 use crate::provider::backend::Sampling;
 use crate::provider::lease::Priority;
 use crate::provider::prompt::{Fitted, NoRoom, Prompt};
-use crate::provider::{Completed, Job, Progress, ProviderError};
+use crate::provider::{Completed, Job, Progress};
 use crate::session::log::{Assistant, End, Outcome};
 use crate::session::window::{self, PastTurn};
 
@@ -59,11 +59,8 @@ pub(super) async fn run(shared: &Shared, mut pending: Pending) {
 /// Closes a turn whose work has panicked.
 pub(super) async fn close_failed(shared: &Shared, session: &str, turn: u64, door: LastWords) {
     let (words, code) = for_person(&TurnError::Internal);
-    let end = End {
-        outcome: Outcome::Error,
-        code: Some(code.to_owned()),
-        words: Some(words.clone()),
-    };
+    let end =
+        End { outcome: Outcome::Error, code: Some(code.to_owned()), words: Some(words.clone()) };
     log_if_lost(shared.sessions.finish(session, turn, None, end).await.err());
     tell(shared, session, turn, Outcome::Error);
     door.say(TurnEvent::Failed { words, code });
@@ -150,9 +147,8 @@ async fn show(
 async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
     let Pending { session, turn, relay, accepted_at, .. } = pending;
     let elapsed_ms = millis(accepted_at.elapsed());
-    let first_word_ms = shown
-        .first_at
-        .map_or(elapsed_ms, |at| millis(at.saturating_duration_since(accepted_at)));
+    let first_word_ms =
+        shown.first_at.map_or(elapsed_ms, |at| millis(at.saturating_duration_since(accepted_at)));
     let (assistant, end, event) = match ended {
         Ended::Answered(completed) => {
             let (assistant, answer) = answered(completed, shown.text, first_word_ms, elapsed_ms);
@@ -165,8 +161,7 @@ async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
                 TurnError::Interrupted => Outcome::Interrupted,
                 TurnError::Provider(_) | TurnError::Internal => Outcome::Error,
             };
-            let end =
-                End { outcome, code: Some(code.to_owned()), words: Some(words.clone()) };
+            let end = End { outcome, code: Some(code.to_owned()), words: Some(words.clone()) };
             (None, end, TurnEvent::Failed { words, code })
         }
     };

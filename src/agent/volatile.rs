@@ -11,11 +11,11 @@ use crate::clock::WallClock;
 /// The message with the date and time before it, or as it is while the clock is not set: no time
 /// is better than 1970.
 #[must_use]
-pub fn with_block(text: &str, clock: &dyn WallClock, zone: &TimeZone) -> String {
+pub(super) fn with_block(text: &str, clock: &dyn WallClock, zone: &TimeZone) -> String {
     if !clock.is_set() {
         return text.to_owned();
     }
-    let now = clock.now().to_zoned(zone.clone());
+    let now = clock.now().to_zoned_datetime(zone.clone());
     format!("[{}]\n{text}", now.strftime("%A %-d %B %Y, %H:%M"))
 }
 

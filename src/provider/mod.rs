@@ -19,6 +19,7 @@ pub mod gate;
 pub mod lease;
 pub mod prompt;
 pub mod recovery;
+pub mod sanitise;
 pub mod think;
 pub mod visible;
 
@@ -382,6 +383,6 @@ fn cause(engine: &Engine, class: Option<Class>, detail: String) -> Cause {
 }
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 #[cfg(test)]
 mod tests;

@@ -1,1 +1,420 @@
-//! The database.
+//! The database: one SQLite file, one connection, one writer task; the only user of rusqlite.
+//!
+//! [`Store`] is a cheap handle with a bounded queue; [`StoreTask`] owns the connection. Everything
+//! that is queued when the task looks goes into one transaction, and each job is answered after
+//! its commit. A write that fails because the disk is full or broken is kept in memory and tried
+//! again; the answer says so, and the conversation goes on.
+//!
+//! # Invariants
+//! - Writes are committed in the order in which they were queued, each once.
+//! - `seq` of a session's events starts at 1, rises and has no gaps.
+//! - A damaged file is set aside, never deleted; a newer program's file is left untouched.
+//! - After a commit a crash of the process loses nothing; a power cut loses at most what came
+//!   after the last checkpoint, or nothing with `fsync_always`.
+//!
+//! # Absences
+//! What an event means: bodies are bytes here (`session::log` knows them).
+
+mod backlog;
+mod disk;
+pub mod file;
+mod schema;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::clock::WallClock;
+use crate::event::Events;
+use crate::limits;
+
+pub use task::StoreTask;
+
+/// Name of the database in the state directory.
+pub const FILE_NAME: &str = "crayfish.db";
+
+/// The kind of the event that ends a turn; the store refuses whatever comes for a turn after it.
+pub const KIND_END: &str = "end";
+
+/// Where the database is and how hard it tries.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The state directory; created with mode 0700 if it is not there.
+    pub state_dir: PathBuf,
+    /// True: every commit is on the medium before it is answered (`journal_fsync: always`).
+    pub fsync_always: bool,
+    /// Quiet time after which everything is brought onto the medium.
+    pub idle_flush: Duration,
+    /// Largest database in pages of 4 KiB; absent means SQLite's own bound.
+    pub pages_max: Option<u32>,
+}
+
+/// Why the database did not do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No space. A write is kept in memory and tried again.
+    #[error("the disk is full")]
+    Full,
+    /// The medium failed or is read-only. A write is kept in memory and tried again.
+    #[error("the database cannot be written: {0}")]
+    Io(String),
+    /// The database was damaged; it has been set aside and a new one started. Only reads get
+    /// this: a write is done again on the new one.
+    #[error("the database was damaged: {0}")]
+    Corrupt(String),
+    /// Too much waits already. The job was not taken; try later.
+    #[error("too much waits for the disk")]
+    Overloaded,
+    /// The job contradicts what is stored (a turn that exists or has ended). Not taken.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The file was written by a newer program. It was left as it is.
+    #[error("{path} has format {found}; this program knows up to {known}: use the newer program")]
+    Newer {
+        /// The file.
+        path: String,
+        /// Its version.
+        found: usize,
+        /// The newest version known here.
+        known: usize,
+    },
+    /// The store has shut down.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// Whether a write that got this answer is kept and will be tried again.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        matches!(self, Self::Full | Self::Io(_))
+    }
+}
+
+/// An event to be appended. Its `seq` is given at the commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// What kind, see `session::log`.
+    pub kind: &'static str,
+    /// CBOR.
+    pub body: Vec<u8>,
+}
+
+/// A stored event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// Its place in its session, from 1, without gaps.
+    pub seq: u64,
+    /// Its turn.
+    pub turn: u64,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// What kind, see `session::log`.
+    pub kind: String,
+    /// CBOR.
+    pub body: Vec<u8>,
+}
+
+/// A stored session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRow {
+    /// Its name.
+    pub id: String,
+    /// Beginning of its first message.
+    pub title: String,
+    /// Its profile.
+    pub profile: String,
+    /// When it began, in milliseconds since 1970.
+    pub created_ms: i64,
+    /// When something was last said, in milliseconds since 1970.
+    pub updated_ms: i64,
+}
+
+/// A turn that has begun and not ended, with what it has shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenTurn {
+    /// Its session.
+    pub session: String,
+    /// Its number.
+    pub turn: u64,
+    /// All that was shown.
+    pub shown: String,
+}
+
+/// One change. A job is one of these; it is committed whole or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Write {
+    /// Opens a turn with its first events; creates the session if it is not there.
+    Begin {
+        /// The session.
+        session: Arc<str>,
+        /// Title, if the session is new.
+        title: String,
+        /// Profile, if the session is new.
+        profile: &'static str,
+        /// The new turn.
+        turn: u64,
+        /// Its events.
+        events: Vec<NewEvent>,
+    },
+    /// Text of an open turn that is about to be shown.
+    Partial {
+        /// The session.
+        session: Arc<str>,
+        /// The turn.
+        turn: u64,
+        /// The text.
+        text: String,
+    },
+    /// Ends a turn: appends its last events (among them one of [`KIND_END`]) and drops its partial
+    /// rows. Does nothing if the turn has ended already.
+    Finish {
+        /// The session.
+        session: Arc<str>,
+        /// The turn.
+        turn: u64,
+        /// Its events.
+        events: Vec<NewEvent>,
+    },
+}
+
+/// What became of a write after some wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stored {
+    /// It is committed.
+    Yes,
+    /// Not yet: the disk is slow. It stays queued.
+    Late,
+    /// See [`StoreError::is_kept`] for whether it will be tried again.
+    No(StoreError),
+}
+
+/// A write's answer, on its way. Dropping it does not take the write back.
+#[derive(Debug)]
+#[must_use = "a write is only known to be stored when its answer was awaited"]
+pub struct Ack(oneshot::Receiver<Result<(), StoreError>>);
+
+impl Ack {
+    /// Waits for the commit without bound.
+    ///
+    /// # Errors
+    /// As the task answers; `Closed` if it ended.
+    pub async fn wait(self) -> Result<(), StoreError> {
+        self.0.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Waits for the commit at most this long.
+    pub async fn within(self, wait: Duration) -> Stored {
+        match tokio::time::timeout(wait, self.wait()).await {
+            Ok(Ok(())) => Stored::Yes,
+            Ok(Err(error)) => Stored::No(error),
+            Err(_) => Stored::Late,
+        }
+    }
+}
+
+/// How the database is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreHealth {
+    /// True while writes fail and are kept in memory.
+    pub degraded: bool,
+    /// Writes kept in memory now.
+    pub kept: u64,
+    /// Shown deltas that were replaced by a mark because too much was kept, since the start.
+    pub lost: u64,
+    /// Deltas that were shown before they were committed, since the start.
+    pub late: u64,
+}
+
+/// Counters shared by handle and task.
+#[derive(Debug, Default)]
+struct Gauges {
+    degraded: AtomicBool,
+    kept: AtomicU64,
+    lost: AtomicU64,
+    late: AtomicU64,
+    /// Writes that were queued and neither committed nor given up.
+    unsettled: AtomicU64,
+}
+
+/// What the task does with the connection for somebody.
+type Read = Box<dyn FnOnce(Result<&rusqlite::Connection, StoreError>) -> Asked + Send>;
+
+/// Whether a read found the database damaged.
+type Asked = Result<(), String>;
+
+/// One entry of the queue.
+enum Job {
+    Write(Write, oneshot::Sender<Result<(), StoreError>>),
+    Read(Read),
+    Flush(oneshot::Sender<Result<(), StoreError>>),
+}
+
+/// Handle of the database.
+#[derive(Clone)]
+pub struct Store {
+    jobs: mpsc::Sender<Job>,
+    gauges: Arc<Gauges>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("health", &self.health()).finish_non_exhaustive()
+    }
+}
+
+impl Store {
+    /// Opens the database, setting a damaged one aside, and brings it to this program's format.
+    /// Blocks for the disk; call it before the doors open. The task must be spawned.
+    ///
+    /// # Errors
+    /// `Newer` for a newer program's file, `Io` and `Full` if no database can be had at all.
+    pub fn open(
+        options: Options,
+        clock: Arc<dyn WallClock>,
+        events: Events,
+    ) -> Result<(Self, StoreTask), StoreError> {
+        let (jobs, queue) = mpsc::channel(limits::STORE_QUEUE);
+        let gauges = Arc::new(Gauges::default());
+        let disk = disk::Disk::open(options, clock, events.clone())?;
+        let task = StoreTask::new(disk, queue, Arc::clone(&gauges), events);
+        Ok((Self { jobs, gauges }, task))
+    }
+
+    /// Queues a write. Never waits: the order of writes is the order of these calls.
+    ///
+    /// # Errors
+    /// `Overloaded` if the queue has no place for this kind of write (the ends of turns have
+    /// places of their own), `Closed` after shutdown. The write comes back with the error.
+    #[expect(clippy::result_large_err, reason = "the write comes back, so that nothing is cloned")]
+    pub fn submit(&self, write: Write) -> Result<Ack, (StoreError, Write)> {
+        let reserved = match write {
+            Write::Partial { .. } => 2 * limits::STORE_QUEUE_RESERVED,
+            Write::Begin { .. } => limits::STORE_QUEUE_RESERVED,
+            Write::Finish { .. } => 0,
+        };
+        if self.jobs.is_closed() {
+            return Err((StoreError::Closed, write));
+        }
+        if self.jobs.capacity() <= reserved {
+            return Err((StoreError::Overloaded, write));
+        }
+        match self.jobs.try_reserve() {
+            Ok(place) => {
+                let (answer, ack) = oneshot::channel();
+                self.gauges.unsettled.fetch_add(1, Ordering::AcqRel);
+                place.send(Job::Write(write, answer));
+                Ok(Ack(ack))
+            }
+            Err(mpsc::error::TrySendError::Full(())) => Err((StoreError::Overloaded, write)),
+            Err(mpsc::error::TrySendError::Closed(())) => Err((StoreError::Closed, write)),
+        }
+    }
+
+    /// Events of a session's turns from `turn` on, in the order of their `seq`.
+    ///
+    /// # Errors
+    /// `Corrupt` if the database was found damaged, `Io`, `Overloaded`, `Closed`.
+    pub async fn events_from(&self, session: &str, turn: u64) -> Result<Vec<EventRow>, StoreError> {
+        let session = session.to_owned();
+        self.read(move |c| disk::events_from(c, &session, turn)).await
+    }
+
+    /// The number of a session's newest turn; 0 if there is none.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn last_turn(&self, session: &str) -> Result<u64, StoreError> {
+        let session = session.to_owned();
+        self.read(move |c| disk::last_turn(c, &session)).await
+    }
+
+    /// The sessions, the most recently used first.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionRow>, StoreError> {
+        self.read(move |c| disk::sessions(c, limit)).await
+    }
+
+    /// Turns that have not ended. At start these are what a crash left behind.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn open_turns(&self) -> Result<Vec<OpenTurn>, StoreError> {
+        self.read(disk::open_turns).await
+    }
+
+    /// Brings everything committed so far onto the medium.
+    ///
+    /// # Errors
+    /// `Full` and `Io` if that failed or writes are still kept in memory; `Overloaded`, `Closed`.
+    pub async fn flush(&self) -> Result<(), StoreError> {
+        let (answer, ack) = oneshot::channel();
+        self.enqueue(Job::Flush(answer))?;
+        ack.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// How the database is doing.
+    #[must_use]
+    pub fn health(&self) -> StoreHealth {
+        StoreHealth {
+            degraded: self.gauges.degraded.load(Ordering::Relaxed),
+            kept: self.gauges.kept.load(Ordering::Relaxed),
+            lost: self.gauges.lost.load(Ordering::Relaxed),
+            late: self.gauges.late.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether a read would see every write that was queued so far.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.gauges.unsettled.load(Ordering::Acquire) == 0
+    }
+
+    /// Counts a delta that was shown before it was committed.
+    pub(crate) fn count_late(&self) {
+        self.gauges.late.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Runs `question` on the task's connection after all writes queued before it.
+    pub(crate) async fn read<T, F>(&self, question: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&rusqlite::Connection) -> rusqlite::Result<T> + Send + 'static,
+    {
+        let (answer, reply) = oneshot::channel();
+        self.enqueue(Job::Read(Box::new(move |connection| {
+            let result = connection.and_then(|c| question(c).map_err(|e| disk::classify(&e)));
+            let asked = match &result {
+                Err(StoreError::Corrupt(detail)) => Err(detail.clone()),
+                _ => Ok(()),
+            };
+            // Whoever asked may have gone.
+            let _ = answer.send(result);
+            asked
+        })))?;
+        reply.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    /// Queues a job that is not a write, leaving the reserved places alone.
+    fn enqueue(&self, job: Job) -> Result<(), StoreError> {
+        if self.jobs.is_closed() {
+            return Err(StoreError::Closed);
+        }
+        if self.jobs.capacity() <= limits::STORE_QUEUE_RESERVED {
+            return Err(StoreError::Overloaded);
+        }
+        self.jobs.try_send(job).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Overloaded,
+            mpsc::error::TrySendError::Closed(_) => StoreError::Closed,
+        })
+    }
+}

@@ -1,0 +1,304 @@
+//! Turns over scripted backends and a real database, on a paused clock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use super::service::{Agent, Settings};
+use super::*;
+use crate::clock::SteppedClock;
+use crate::event::Events;
+use crate::limits;
+use crate::provider::Provider;
+use crate::provider::backend::{Backend, Role};
+use crate::provider::breaker::Policy;
+use crate::provider::engine::{Engine, SlotName};
+use crate::provider::fake::{Fake, fault, says, text};
+use crate::provider::fault::{Class, Phase};
+use crate::session::Sessions;
+use crate::store::{Options, Store};
+
+/// 2026-11-30 14:05 UTC.
+const NOW_MS: i64 = 1_796_047_500_000;
+
+struct House {
+    agent: Arc<Agent>,
+    hailo: Arc<Fake>,
+    stop: CancellationToken,
+    store_stop: CancellationToken,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+    dir: tempfile::TempDir,
+}
+
+fn settings() -> Settings {
+    Settings {
+        system: "You are Pinch.".to_owned(),
+        answer_tokens_max: 100,
+        turns_max: 12,
+        temperature: None,
+        deadline: Duration::from_secs(300),
+        zone: jiff::tz::TimeZone::UTC,
+    }
+}
+
+fn house() -> House {
+    house_in(tempfile::tempdir().unwrap())
+}
+
+fn house_in(dir: tempfile::TempDir) -> House {
+    let events = Events::default();
+    let hailo = Fake::new("hailo");
+    let engine = Engine::new(
+        SlotName::Primary,
+        Arc::clone(&hailo) as Arc<dyn Backend>,
+        Policy::default(),
+        Duration::from_secs(30),
+        events.clone(),
+    );
+    let provider = Provider::new(vec![engine], events.clone());
+    let clock: Arc<dyn crate::clock::WallClock> = Arc::new(SteppedClock::new(NOW_MS));
+    let options = Options {
+        state_dir: dir.path().to_owned(),
+        fsync_always: false,
+        idle_flush: Duration::from_secs(30),
+        pages_max: None,
+    };
+    let (store, task) = Store::open(options, Arc::clone(&clock), events.clone()).unwrap();
+    let sessions = Sessions::new(store, Arc::clone(&clock));
+    let (agent, agent_task) = Agent::new(provider, sessions.clone(), settings(), clock, events);
+    let (stop, store_stop) = (CancellationToken::new(), CancellationToken::new());
+    let tasks = vec![
+        tokio::spawn(agent_task.run(stop.clone(), || {})),
+        tokio::spawn({
+            let store_stop = store_stop.clone();
+            async move { task.run(store_stop).await.unwrap() }
+        }),
+    ];
+    House { agent, hailo, stop, store_stop, tasks, dir }
+}
+
+impl House {
+    async fn submit(&self, words: &str) -> Turn {
+        let submission = Submission { text: words.to_owned(), ..Submission::default() };
+        self.agent.submit(submission).await.unwrap()
+    }
+
+    async fn say(&self, words: &str) -> (String, TurnEvent) {
+        told(self.submit(words).await).await
+    }
+
+    async fn history(&self) -> Vec<(String, Option<&'static str>)> {
+        let lines = self.agent.history(None, 100).await.unwrap();
+        lines.into_iter().map(|line| (line.text, line.outcome)).collect()
+    }
+
+    /// Contents of the `n`-th request's messages.
+    fn request(&self, n: usize) -> Vec<(Role, String)> {
+        let requests = self.hailo.requests.lock().unwrap();
+        requests[n].messages.iter().map(|m| (m.role, m.content.clone())).collect()
+    }
+
+    async fn close(self) -> tempfile::TempDir {
+        self.stop.cancel();
+        let mut tasks = self.tasks.into_iter();
+        tasks.next().unwrap().await.unwrap();
+        self.store_stop.cancel();
+        tasks.next().unwrap().await.unwrap();
+        self.dir
+    }
+}
+
+/// All text a door is told, and the one terminal event.
+async fn told(mut turn: Turn) -> (String, TurnEvent) {
+    let (mut text, mut end) = (String::new(), None);
+    while let Some(event) = turn.events.recv().await {
+        match event {
+            TurnEvent::Delta(piece) => {
+                assert!(end.is_none(), "no text after the end");
+                text.push_str(&piece);
+            }
+            TurnEvent::Waiting { .. } => {}
+            last => assert!(end.replace(last).is_none(), "one terminal event"),
+        }
+    }
+    (text, end.unwrap())
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_shown_stored_and_repeated_to_the_model_byte_for_byte() {
+    let house = house();
+    house.hailo.then(says(&[" Hello", " there."]));
+    house.hailo.then(says(&["Fine."]));
+    let (text, end) = house.say("hi").await;
+    assert_eq!(text, "Hello there.");
+    let TurnEvent::Done(answer) = end else { panic!("{end:?}") };
+    assert_eq!((answer.text.as_str(), answer.backend.as_str()), ("Hello there.", "hailo"));
+    house.say("and you?").await;
+
+    let (first, second) = (house.request(0), house.request(1));
+    assert_eq!(second[..2], first[..], "the prompt continues the last one literally");
+    assert_eq!(second[2], (Role::Assistant, " Hello there.".to_owned()), "raw, not as shown");
+    assert_eq!(first[1].1, "[Monday 30 November 2026, 14:05]\nhi");
+    assert_eq!(
+        house.history().await,
+        [
+            ("hi".to_owned(), None),
+            ("Hello there.".to_owned(), Some("done")),
+            ("and you?".to_owned(), None),
+            ("Fine.".to_owned(), Some("done")),
+        ]
+    );
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_continues_the_conversation_where_it_was() {
+    let first = house();
+    first.hailo.then(says(&["One."]));
+    first.say("count").await;
+    let before = first.request(0);
+    let second = house_in(first.close().await);
+    second.say("go on").await;
+    let after = second.request(0);
+    assert_eq!(after[..2], before[..]);
+    assert_eq!(after[2].1, "One.");
+    second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_ends_the_turn_at_once_and_what_was_shown_stays() {
+    let house = house();
+    house.hailo.then((0..1000).map(|_| text("la ")).collect());
+    let mut turn = house.submit("sing").await;
+    let mut heard = String::new();
+    while heard.len() < 9 {
+        if let Some(TurnEvent::Delta(piece)) = turn.events.recv().await {
+            heard.push_str(&piece);
+        }
+    }
+    assert!(house.agent.cancel(None));
+    let (rest, end) = told(turn).await;
+    assert_eq!(end, TurnEvent::Cancelled);
+    let shown = heard + &rest;
+    assert_eq!(house.history().await[1], (shown.clone(), Some("cancelled")));
+
+    house.say("thanks").await;
+    let next = house.request(1);
+    assert!(next[1].1.starts_with(crate::session::window::BROKEN_MARK), "{}", next[1].1);
+    assert_eq!(next[2].1, shown);
+    assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), 0, "the mark spares the unload");
+    assert!(!house.agent.cancel(None), "nothing runs any more");
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn turns_of_a_session_run_in_order_and_a_cancel_takes_those_that_wait() {
+    let house = house();
+    house.hailo.then((0..1000).map(|_| text("la ")).collect());
+    let (first, second) = (house.submit("one").await, house.submit("two").await);
+    assert_eq!((first.turn, second.turn), (1, 2));
+    house.agent.cancel(None);
+    assert_eq!(told(first).await.1, TurnEvent::Cancelled);
+    assert_eq!(told(second).await, (String::new(), TurnEvent::Cancelled));
+    assert_eq!(house.agent.turns(), 0);
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_told_in_words_and_logged_with_what_was_shown() {
+    let house = house();
+    house.hailo.then(vec![text("Half "), fault(Class::Truncated, Phase::Stream)]);
+    let (text, end) = house.say("hi").await;
+    assert_eq!(text, "Half ");
+    let TurnEvent::Failed { words, code } = end else { panic!("{end:?}") };
+    assert_eq!(code, "broke_off");
+    assert!(words.contains("broke off"));
+    assert_eq!(house.history().await[1], (format!("Half \n\n{words}"), Some("error")));
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_any_model_the_person_reads_why() {
+    let house = house();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    let (text, end) = house.say("hi").await;
+    assert_eq!(text, "");
+    assert!(matches!(end, TurnEvent::Failed { code: "offline", .. }), "{end:?}");
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_taken_on_is_refused_before_anything_is_stored() {
+    let house = house();
+    let refused = |text: &str, session: Option<&str>, backend: Option<&str>| {
+        let submission = Submission {
+            session: session.map(str::to_owned),
+            text: text.to_owned(),
+            backend: backend.map(str::to_owned),
+            answer_tokens_max: None,
+        };
+        let agent = Arc::clone(&house.agent);
+        async move { agent.submit(submission).await.err() }
+    };
+    assert_eq!(refused(" \n\t", None, None).await, Some(Refused::Empty));
+    let long = "x".repeat(limits::MESSAGE_BYTES_MAX + 1);
+    assert!(matches!(refused(&long, None, None).await, Some(Refused::TooLong { .. })));
+    for name in ["", "a b", "../x", "ä", &"x".repeat(65), "main\n"] {
+        assert_eq!(refused("hi", Some(name), None).await, Some(Refused::BadSession), "{name}");
+    }
+    assert!(matches!(refused("hi", None, Some("gpt")).await, Some(Refused::NoSuchBackend(_))));
+    assert!(house.history().await.is_empty());
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flood_is_refused_and_what_was_taken_on_is_answered() {
+    let house = house();
+    let mut taken = Vec::new();
+    let mut refused = 0;
+    for _ in 0..3 * limits::TURNS_WAITING_MAX {
+        let submission = Submission { text: "hi".to_owned(), ..Submission::default() };
+        match house.agent.submit(submission).await {
+            Ok(turn) => taken.push(turn),
+            Err(error) => {
+                assert_eq!(error, Refused::Overloaded);
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0 && taken.len() > limits::TURNS_WAITING_MAX);
+    for turn in taken {
+        assert!(matches!(told(turn).await.1, TurnEvent::Done(_)));
+    }
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_longer_than_the_context_is_clipped_and_said_to_be() {
+    let house = house();
+    house.hailo.then(says(&["Long."]));
+    let (_, end) = house.say(&"word ".repeat(4000)).await;
+    let TurnEvent::Done(answer) = end else { panic!("{end:?}") };
+    assert!(answer.clipped);
+    assert!(house.request(0)[1].1.contains("characters left out"));
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_lets_a_turn_finish_and_interrupts_one_that_does_not() {
+    let house = house();
+    house.hailo.then((0..1000).map(|_| text("la ")).collect());
+    let turn = house.submit("sing").await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let start = tokio::time::Instant::now();
+    house.stop.cancel();
+    let (text, end) = told(turn).await;
+    let TurnEvent::Failed { words, code: "interrupted" } = end else { panic!("{end:?}") };
+    assert!(start.elapsed() >= limits::DRAIN_TURNS_MAX, "it got its time");
+    let late = house.agent.submit(Submission { text: "hi".to_owned(), ..Submission::default() });
+    assert_eq!(late.await.err(), Some(Refused::Stopping));
+    assert_eq!(house.history().await[1], (format!("{text}\n\n{words}"), Some("interrupted")));
+    house.close().await;
+}

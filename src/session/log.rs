@@ -1,0 +1,218 @@
+//! The events of a conversation and their bytes (pure).
+//!
+//! Bodies are CBOR maps with named fields. A newer program may add fields and kinds: unknown ones
+//! are skipped when an older program reads them, and absent ones have defaults.
+
+use std::collections::BTreeMap;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::agent::Line;
+use crate::store::{EventRow, KIND_END, NewEvent};
+
+/// The person's message.
+const KIND_USER: &str = "user";
+
+/// The model's answer, whole or as far as it came.
+const KIND_ASSISTANT: &str = "assistant";
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Outcome {
+    /// The answer is complete.
+    Done,
+    /// It failed.
+    Error,
+    /// The person stopped it.
+    Cancelled,
+    /// The process ended in its middle.
+    Interrupted,
+}
+
+impl Outcome {
+    /// The word in the log, on the wire and in `agent::Line`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Error => "error",
+            Self::Cancelled => "cancelled",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Body of the event that opens a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct User {
+    /// What the person typed.
+    pub typed: String,
+    /// What the model was to read, where that differs (sanitised, with the volatile block).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<String>,
+}
+
+/// Body of an answer.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Assistant {
+    /// What was decoded, byte for byte; the window repeats it.
+    pub raw: String,
+    /// What the person was shown, where that differs from `raw`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shown: Option<String>,
+    /// Which backend spoke.
+    pub backend: String,
+    /// Its model.
+    pub model: String,
+    /// The user content as the backend really got it, if it was clipped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<String>,
+    /// Tokens decoded, where known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u32>,
+    /// Tokens of the prompt as the server counted them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens: Option<u32>,
+    /// True if the answer was cut at its token bound.
+    pub cut: bool,
+    /// From acceptance to the first word, in milliseconds.
+    pub first_word_ms: u64,
+    /// From acceptance to the end, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+impl Assistant {
+    /// What the person was shown.
+    #[must_use]
+    pub fn shown_text(&self) -> &str {
+        self.shown.as_deref().unwrap_or(&self.raw)
+    }
+}
+
+/// Body of the event that ends a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// How.
+    pub outcome: Outcome,
+    /// A stable word for programs, when it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// The sentence the person read, when it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
+}
+
+impl End {
+    /// An end without a failure to explain.
+    #[must_use]
+    pub fn new(outcome: Outcome) -> Self {
+        Self { outcome, code: None, words: None }
+    }
+}
+
+/// What the log says about one turn.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Logged {
+    pub(super) turn: u64,
+    pub(super) user: User,
+    pub(super) user_at_ms: i64,
+    pub(super) assistant: Option<Assistant>,
+    /// Absent while the turn runs or waits.
+    pub(super) end: Option<(i64, End)>,
+}
+
+impl Logged {
+    /// The user content that stands in the ledger.
+    pub(super) fn sent(&self) -> &str {
+        let clipped = self.assistant.as_ref().and_then(|a| a.sent.as_deref());
+        clipped.or(self.user.sent.as_deref()).unwrap_or(&self.user.typed)
+    }
+
+    /// The answer that stands in the ledger: the raw one, or what was shown of a broken one.
+    pub(super) fn answer(&self) -> &str {
+        match (&self.assistant, &self.end) {
+            (Some(assistant), Some((_, End { outcome: Outcome::Done, .. }))) => &assistant.raw,
+            (Some(assistant), _) => assistant.shown_text(),
+            (None, _) => "",
+        }
+    }
+
+    /// The lines of this turn for people.
+    pub(super) fn lines(&self) -> impl Iterator<Item = Line> {
+        let person = Line {
+            turn: self.turn,
+            from_person: true,
+            text: self.user.typed.clone(),
+            at_ms: self.user_at_ms,
+            outcome: None,
+        };
+        let answer = self.end.as_ref().map(|(at_ms, end)| {
+            let shown = self.assistant.as_ref().map_or("", Assistant::shown_text);
+            let words = end.words.as_deref().unwrap_or("");
+            let gap = if shown.is_empty() || words.is_empty() { "" } else { "\n\n" };
+            Line {
+                turn: self.turn,
+                from_person: false,
+                text: format!("{shown}{gap}{words}"),
+                at_ms: *at_ms,
+                outcome: Some(end.outcome.as_str()),
+            }
+        });
+        std::iter::once(person).chain(answer)
+    }
+}
+
+/// The event that opens a turn.
+pub(super) fn user_event(at_ms: i64, user: &User) -> NewEvent {
+    NewEvent { at_ms, kind: KIND_USER, body: encode(user) }
+}
+
+/// The events that end a turn.
+pub(super) fn end_events(at_ms: i64, assistant: Option<&Assistant>, end: &End) -> Vec<NewEvent> {
+    let answer = assistant.map(|a| NewEvent { at_ms, kind: KIND_ASSISTANT, body: encode(a) });
+    let end = NewEvent { at_ms, kind: KIND_END, body: encode(end) };
+    answer.into_iter().chain([end]).collect()
+}
+
+/// Puts the events of a session together by turn. Bodies that cannot be read are skipped: one bad
+/// row must not make a conversation unreadable.
+pub(super) fn gather(rows: &[EventRow]) -> Vec<Logged> {
+    let mut turns: BTreeMap<u64, Logged> = BTreeMap::new();
+    for row in rows {
+        let logged = turns.entry(row.turn).or_default();
+        logged.turn = row.turn;
+        match row.kind.as_str() {
+            KIND_USER => {
+                logged.user = decode(row).unwrap_or_default();
+                logged.user_at_ms = row.at_ms;
+            }
+            KIND_ASSISTANT => logged.assistant = decode(row),
+            KIND_END => {
+                // An end of an unknown outcome is still an end.
+                let end = decode(row).unwrap_or_else(|| End::new(Outcome::Error));
+                logged.end = Some((row.at_ms, end));
+            }
+            _ => {}
+        }
+    }
+    turns.into_values().collect()
+}
+
+fn encode<T: Serialize>(body: &T) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Writing to memory cannot fail, and these types have only strings and numbers.
+    let _ = ciborium::into_writer(body, &mut bytes);
+    bytes
+}
+
+fn decode<T: DeserializeOwned>(row: &EventRow) -> Option<T> {
+    let decoded = ciborium::from_reader(row.body.as_slice());
+    if let Err(error) = &decoded {
+        tracing::warn!(seq = row.seq, kind = row.kind, %error, "an event cannot be read");
+    }
+    decoded.ok()
+}

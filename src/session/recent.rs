@@ -1,0 +1,74 @@
+//! What is kept in memory of one session, so that a turn costs the same at any length (pure).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::log::Logged;
+use super::window::{self, PastTurn};
+use crate::limits;
+
+/// A turn that has begun and not ended.
+#[derive(Debug, Default)]
+pub(super) struct Running {
+    /// What the model is to read.
+    pub(super) sent: String,
+    /// All that was shown so far.
+    pub(super) shown: String,
+    /// The end of it that the store's queue had no place for yet.
+    pub(super) deferred: String,
+}
+
+/// One open session.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    /// Number of the newest turn.
+    pub(super) last_turn: u64,
+    /// Ended turns that a window may depend on, oldest first.
+    past: VecDeque<PastTurn>,
+    /// Text in `past`.
+    bytes: usize,
+    pub(super) running: BTreeMap<u64, Running>,
+    /// When it was last used, in uses.
+    pub(super) used: u64,
+}
+
+impl Recent {
+    /// From the log's newest turns.
+    pub(super) fn rebuild(last_turn: u64, logged: &[Logged]) -> Self {
+        let mut recent = Self { last_turn, ..Self::default() };
+        for turn in logged {
+            if let Some((_, end)) = &turn.end {
+                recent.push(PastTurn::new(turn.turn, turn.sent(), turn.answer(), end.outcome));
+            }
+        }
+        recent
+    }
+
+    /// Adds a turn that ended and lets go of what no window needs any more.
+    pub(super) fn push(&mut self, turn: PastTurn) {
+        if !turn.is_answered() {
+            return;
+        }
+        // Turns of a session end in their order; a late one would still find its place.
+        let place = self.past.partition_point(|p| p.turn() < turn.turn());
+        self.bytes += turn.bytes();
+        let oldest = window::oldest_needed(turn.turn());
+        self.past.insert(place, turn);
+        while self.past.front().is_some_and(|p| p.turn() < oldest) {
+            if let Some(gone) = self.past.pop_front() {
+                self.bytes -= gone.bytes();
+            }
+        }
+        for past in &mut self.past {
+            if self.bytes <= limits::WINDOW_BYTES_MAX {
+                break;
+            }
+            self.bytes -= past.bytes();
+            past.let_go();
+        }
+    }
+
+    /// The ended turns.
+    pub(super) fn past(&self) -> Vec<PastTurn> {
+        self.past.iter().cloned().collect()
+    }
+}

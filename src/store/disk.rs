@@ -1,0 +1,373 @@
+//! The connection and its file: opening, setting aside, committing, folding the log. Blocking.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+
+use super::{
+    EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
+    file, schema,
+};
+use crate::clock::WallClock;
+use crate::event::{Event, Events};
+use crate::limits;
+
+/// The open database. It travels into the blocking call that uses it and back.
+pub(super) struct Disk {
+    connection: Connection,
+    path: PathBuf,
+    options: Options,
+    clock: Arc<dyn WallClock>,
+    events: Events,
+}
+
+impl Disk {
+    /// Opens or creates the database; a damaged one is set aside and told.
+    pub(super) fn open(
+        options: Options,
+        clock: Arc<dyn WallClock>,
+        events: Events,
+    ) -> Result<Self, StoreError> {
+        file::create_state_dir(&options.state_dir).map_err(io_error)?;
+        let path = options.state_dir.join(FILE_NAME);
+        let connection = match open_sound(&path, &options) {
+            Ok(connection) => connection,
+            Err(StoreError::Corrupt(detail)) => {
+                tracing::error!(path = %path.display(), detail, "the database is damaged");
+                start_new(&path, &options, clock.as_ref(), &events)?
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { connection, path, options, clock, events })
+    }
+
+    /// Quiet time after which the log is folded.
+    pub(super) fn idle_flush(&self) -> std::time::Duration {
+        self.options.idle_flush
+    }
+
+    /// The connection, for reads.
+    pub(super) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    /// Sets the database aside and goes on with a new one.
+    pub(super) fn replace(&mut self, detail: &str) -> Result<(), StoreError> {
+        tracing::error!(path = %self.path.display(), detail, "the database is damaged");
+        // Closing must not fold the log into the damaged file: what it holds may be sound.
+        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        // The old connection is closed before its files are renamed.
+        let placeholder = Connection::open_in_memory().map_err(|e| classify(&e))?;
+        drop(std::mem::replace(&mut self.connection, placeholder));
+        self.connection = start_new(&self.path, &self.options, self.clock.as_ref(), &self.events)?;
+        Ok(())
+    }
+
+    /// Commits the writes in one transaction; on an error none of them.
+    ///
+    /// `Refused` names the index of the write that contradicts what is stored.
+    pub(super) fn commit<'a>(
+        &mut self,
+        writes: impl Iterator<Item = &'a Write>,
+    ) -> Result<(), (usize, StoreError)> {
+        let transaction = self.connection.transaction().map_err(|e| (0, classify(&e)))?;
+        let mut count = 0;
+        for write in writes {
+            apply(&transaction, write).map_err(|e| (count, e))?;
+            count += 1;
+        }
+        transaction.commit().map_err(|e| (count.saturating_sub(1), classify(&e)))
+    }
+
+    /// Folds the write-ahead log into the database and brings both onto the medium. False if
+    /// another program is reading, which does not let the log be emptied.
+    pub(super) fn checkpoint(&self) -> Result<bool, StoreError> {
+        let busy: i64 = self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |row| row.get(0))
+            .map_err(|e| classify(&e))?;
+        Ok(busy == 0)
+    }
+
+    /// Size of the write-ahead log in bytes.
+    pub(super) fn wal_bytes(&self) -> u64 {
+        file_bytes(&beside(&self.path, "-wal"))
+    }
+
+    /// Folds the log and closes the file.
+    pub(super) fn close(self) -> Result<(), StoreError> {
+        let folded = self.checkpoint();
+        self.connection.close().map_err(|(_, error)| classify(&error))?;
+        folded.map(|_| ())
+    }
+}
+
+/// What an error means for the caller.
+pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => StoreError::Full,
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            StoreError::Corrupt(error.to_string())
+        }
+        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
+            StoreError::Refused(error.to_string())
+        }
+        Some(_) => StoreError::Io(error.to_string()),
+        // Not from SQLite: a row does not have the types that were written.
+        None => StoreError::Corrupt(error.to_string()),
+    }
+}
+
+fn io_error(error: std::io::Error) -> StoreError {
+    match error.kind() {
+        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full,
+        _ => StoreError::Io(error.to_string()),
+    }
+}
+
+/// Opens the file and proves as far as its size allows that it is sound.
+fn open_sound(path: &Path, options: &Options) -> Result<Connection, StoreError> {
+    // A log that was not folded is the sign of a crash or a power cut.
+    let crashed = file_bytes(&beside(path, "-wal")) > 0;
+    let connection = Connection::open(path).map_err(|e| classify(&e))?;
+    let sound =
+        prepare(&connection, options, crashed || file_bytes(path) <= limits::STORE_CHECK_BYTES);
+    if let Err(StoreError::Corrupt(_)) = sound {
+        let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+    }
+    sound.map(|()| connection)
+}
+
+/// Sets the connection up, checks the file and brings it to this program's format.
+fn prepare(connection: &Connection, options: &Options, check: bool) -> Result<(), StoreError> {
+    let sql = |e: rusqlite::Error| classify(&e);
+    connection.busy_timeout(limits::STORE_BUSY_MAX).map_err(sql)?;
+    let found = schema::version(connection).map_err(sql)?;
+    if found > schema::VERSION {
+        let path = options.state_dir.join(FILE_NAME).display().to_string();
+        return Err(StoreError::Newer { path, found, known: schema::VERSION });
+    }
+    let synchronous = if options.fsync_always { "FULL" } else { "NORMAL" };
+    connection
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = WAL; PRAGMA synchronous = {synchronous};
+             PRAGMA wal_autocheckpoint = 0; PRAGMA foreign_keys = ON;"
+        ))
+        .map_err(sql)?;
+    if let Some(pages) = options.pages_max {
+        connection.execute_batch(&format!("PRAGMA max_page_count = {pages}")).map_err(sql)?;
+    }
+    if check {
+        let verdict: String =
+            connection.query_row("PRAGMA quick_check(1)", (), |row| row.get(0)).map_err(sql)?;
+        if verdict != "ok" {
+            return Err(StoreError::Corrupt(verdict));
+        }
+    }
+    match schema::migrate(connection, found).map_err(sql) {
+        // Tables that are there although the version says otherwise: not a file of ours.
+        Err(StoreError::Refused(detail)) => Err(StoreError::Corrupt(detail)),
+        other => other,
+    }
+}
+
+/// Renames what is there and opens a new file in its place.
+fn start_new(
+    path: &Path,
+    options: &Options,
+    clock: &dyn WallClock,
+    events: &Events,
+) -> Result<Connection, StoreError> {
+    let aside = set_aside(path, clock).map_err(io_error)?;
+    let connection = open_sound(path, options)?;
+    events.tell(Event::StoreReplaced { aside: aside.display().to_string() });
+    Ok(connection)
+}
+
+/// Renames the database with its log, so that it can still be opened where it is.
+fn set_aside(path: &Path, clock: &dyn WallClock) -> std::io::Result<PathBuf> {
+    let stamp = clock.now().strftime("%Y%m%dT%H%M%SZ").to_string();
+    let mut aside = beside(path, &format!(".damaged-{stamp}"));
+    let mut again = 2;
+    while aside.try_exists()? {
+        aside = beside(path, &format!(".damaged-{stamp}-{again}"));
+        again += 1;
+    }
+    // The log first: left behind, it would be played into the new file.
+    for suffix in ["-wal", "-shm"] {
+        match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    fs::rename(path, &aside)?;
+    file::sync_dir_of(path)?;
+    Ok(aside)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn file_bytes(path: &Path) -> u64 {
+    fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// SQLite's integers are signed; numbers beyond are bugs and never reached by counting.
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned(number: i64) -> u64 {
+    u64::try_from(number).unwrap_or(0)
+}
+
+fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
+    let sql = |e: rusqlite::Error| classify(&e);
+    match write {
+        Write::Begin { session, title, profile, turn, events } => {
+            if last_turn(connection, session).map_err(sql)? >= *turn {
+                return Err(StoreError::Refused(format!("turn {turn} of {session} exists")));
+            }
+            let at_ms = events.last().map_or(0, |e| e.at_ms);
+            connection
+                .execute(
+                    "INSERT INTO session (id, title, profile, created_ms, updated_ms)
+                     VALUES (?1, ?2, ?3, ?4, ?4)
+                     ON CONFLICT (id) DO UPDATE SET updated_ms = ?4",
+                    params![session, title, profile, at_ms],
+                )
+                .map_err(sql)?;
+            connection
+                .execute(
+                    "INSERT INTO partial (session, turn, n, text) VALUES (?1, ?2, 0, '')",
+                    params![session, signed(*turn)],
+                )
+                .map_err(sql)?;
+            append(connection, session, *turn, events).map_err(sql)
+        }
+        Write::Partial { session, turn, text } => {
+            if has_ended(connection, session, *turn).map_err(sql)? {
+                return Err(StoreError::Refused(format!("turn {turn} of {session} has ended")));
+            }
+            connection
+                .execute(
+                    "INSERT INTO partial (session, turn, n, text)
+                     SELECT ?1, ?2, coalesce(max(n), 0) + 1, ?3 FROM partial
+                     WHERE session = ?1 AND turn = ?2",
+                    params![session, signed(*turn), text],
+                )
+                .map_err(sql)?;
+            Ok(())
+        }
+        Write::Finish { session, turn, events } => {
+            if has_ended(connection, session, *turn).map_err(sql)? {
+                return Ok(());
+            }
+            append(connection, session, *turn, events).map_err(sql)?;
+            connection
+                .execute(
+                    "DELETE FROM partial WHERE session = ?1 AND turn = ?2",
+                    params![session, signed(*turn)],
+                )
+                .map_err(sql)?;
+            Ok(())
+        }
+    }
+}
+
+fn append(
+    connection: &Connection,
+    session: &str,
+    turn: u64,
+    events: &[NewEvent],
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare(
+        "INSERT INTO event (session, seq, turn, at_ms, kind, body)
+         SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5 FROM event WHERE session = ?1",
+    )?;
+    for event in events {
+        statement.execute(params![session, signed(turn), event.at_ms, event.kind, event.body])?;
+    }
+    Ok(())
+}
+
+fn has_ended(connection: &Connection, session: &str, turn: u64) -> rusqlite::Result<bool> {
+    connection
+        .query_row(
+            "SELECT 1 FROM event WHERE session = ?1 AND turn = ?2 AND kind = ?3",
+            params![session, signed(turn), KIND_END],
+            |_| Ok(()),
+        )
+        .optional()
+        .map(|row| row.is_some())
+}
+
+pub(super) fn last_turn(connection: &Connection, session: &str) -> rusqlite::Result<u64> {
+    connection.query_row(
+        "SELECT coalesce(max(turn), 0) FROM event WHERE session = ?1",
+        [session],
+        |row| row.get(0).map(unsigned),
+    )
+}
+
+pub(super) fn events_from(
+    connection: &Connection,
+    session: &str,
+    turn: u64,
+) -> rusqlite::Result<Vec<EventRow>> {
+    let mut statement = connection.prepare(
+        "SELECT seq, turn, at_ms, kind, body FROM event
+         WHERE session = ?1 AND turn >= ?2 ORDER BY seq",
+    )?;
+    let rows = statement.query_map(params![session, signed(turn)], |row| {
+        Ok(EventRow {
+            seq: unsigned(row.get(0)?),
+            turn: unsigned(row.get(1)?),
+            at_ms: row.get(2)?,
+            kind: row.get(3)?,
+            body: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn sessions(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<SessionRow>> {
+    let mut statement = connection.prepare(
+        "SELECT id, title, profile, created_ms, updated_ms FROM session
+         ORDER BY updated_ms DESC, id LIMIT ?1",
+    )?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map([limit], |row| {
+        Ok(SessionRow {
+            id: row.get(0)?,
+            title: row.get(1)?,
+            profile: row.get(2)?,
+            created_ms: row.get(3)?,
+            updated_ms: row.get(4)?,
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn open_turns(connection: &Connection) -> rusqlite::Result<Vec<OpenTurn>> {
+    let mut statement =
+        connection.prepare("SELECT session, turn, text FROM partial ORDER BY session, turn, n")?;
+    let mut rows = statement.query(())?;
+    let mut open: Vec<OpenTurn> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let session: String = row.get(0)?;
+        let turn = unsigned(row.get(1)?);
+        let text: String = row.get(2)?;
+        match open.last_mut() {
+            Some(last) if last.session == session && last.turn == turn => last.shown += &text,
+            _ => open.push(OpenTurn { session, turn, shown: text }),
+        }
+    }
+    Ok(open)
+}
