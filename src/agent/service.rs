@@ -193,7 +193,7 @@ fn check(shared: &Shared, submission: Submission) -> Result<Submission, Refused>
     if bytes > limits::MESSAGE_BYTES_MAX {
         return Err(Refused::TooLong { bytes, max: limits::MESSAGE_BYTES_MAX });
     }
-    if sanitise::sanitise(&submission.text).trim().is_empty() {
+    if sanitise::untrusted(&submission.text).trim().is_empty() {
         return Err(Refused::Empty);
     }
     let session = session::resolve(submission.session.as_deref());
@@ -224,7 +224,7 @@ impl Shared {
         let Incoming { submission, reply } = incoming;
         let session = submission.session.unwrap_or_else(|| session::MAIN.to_owned());
         let settings = self.settings.load_full();
-        let clean = sanitise::sanitise(&submission.text);
+        let clean = sanitise::untrusted(&submission.text);
         let sent = volatile::with_block(&clean, &*self.clock, &settings.zone);
         match self.sessions.begin(&session, &submission.text, &sent).await {
             Ok(begun) => {

@@ -2,6 +2,8 @@
 //! in-memory network in its place.
 
 pub mod client;
+#[cfg(test)]
+pub(crate) mod peer;
 pub mod split;
 
 use std::pin::Pin;

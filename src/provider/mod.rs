@@ -8,7 +8,6 @@
 //!
 //! Not here: persons, sessions, tools. The provider knows messages.
 
-pub mod attempt;
 pub mod backend;
 pub mod breaker;
 pub mod budget;
@@ -16,12 +15,24 @@ pub mod cache;
 pub mod engine;
 pub mod fault;
 pub mod gate;
+pub mod hailo;
+pub mod learned;
 pub mod lease;
+pub mod parse;
 pub mod prompt;
 pub mod recovery;
 pub mod sanitise;
 pub mod think;
-pub mod visible;
+
+mod aliases;
+mod attempt;
+mod door;
+mod ndjson;
+mod phases;
+mod visible;
+
+#[cfg(test)]
+mod rig;
 
 use std::sync::Arc;
 use std::time::Duration;
