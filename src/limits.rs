@@ -28,6 +28,20 @@ pub const SERVER_BODY_BYTES_MAX: usize = 1024 * 1024;
 /// server that sends more is looping and is cut off.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024;
 
+// --- Configuration ---------------------------------------------------------------------------
+
+/// Largest configuration file, in bytes; the full commented default is about 12 KiB. A larger
+/// file is the wrong one and is refused unread.
+pub const CONFIG_BYTES_MAX: usize = 256 * 1024;
+
+/// Levels of lists and mappings in a configuration file. Ours need 3; `plugins` may nest. Deeper
+/// files are refused.
+pub const CONFIG_DEPTH_MAX: usize = 16;
+
+/// Problems of a configuration file told at once. Nobody mends more in one go, and a file of
+/// nothing but mistakes must not keep the program busy looking for the nearest key.
+pub const CONFIG_PROBLEMS_MAX: usize = 200;
+
 // --- HTTP server -----------------------------------------------------------------------------
 
 /// Connections served at once. One person has a browser, a phone and scripts; each connection

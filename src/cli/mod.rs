@@ -1,1 +1,3 @@
 //! Verbs.
+
+pub mod check;
