@@ -1,1 +1,3 @@
 //! Conversations.
+
+pub mod wire;
