@@ -66,6 +66,8 @@ where
                 None => listening = false,
             },
             Some(frames) = client.turns.next() => client.send(&frames).await?,
+            // The last turn's frames ended just now.
+            else => break,
         }
     }
     client.writer.shutdown().await
