@@ -2,6 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
+/// Headers as they are sent.
+type Given<'a> = &'a [(&'a str, &'a [u8])];
+
 fn access(bound: &str, token: Option<&str>) -> Access {
     let extra = ["Pi.Lan".to_owned()];
     Access::new(bound.parse().unwrap(), &extra, token).unwrap()
@@ -71,7 +74,7 @@ fn an_absolute_target_counts_instead_of_the_header() {
 
 #[test]
 fn a_page_of_another_origin_is_refused() {
-    let table: [(&[(&str, &[u8])], Result<(), Denied>); 12] = [
+    let table: [(Given<'_>, Result<(), Denied>); 12] = [
         (&[], Ok(())),
         (&[("origin", b"http://localhost:8765")], Ok(())),
         (&[("origin", b"HTTPS://LOCALHOST:8765")], Ok(())),
