@@ -54,8 +54,32 @@ pub const HTTP_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// A client must have sent its whole body within this time.
 pub const HTTP_BODY_TIMEOUT: Duration = Duration::from_secs(20);
 
+/// Longest request head, in bytes. Browsers with many cookies stay below; beyond it 431.
+pub const HTTP_HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// How much of a body that is too long is read and thrown away, in bytes: a client that still
+/// sends would see a reset instead of the 413. Beyond it the connection is closed.
+pub const HTTP_DISCARD_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A client must take some bytes of its answer within this time; beyond it the connection is
+/// closed and the turn goes on into the log.
+pub const DOOR_WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Rest before accepting again after the kernel refused a connection (no descriptors left).
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
+
+/// Time connections get to take the end of their answers at shutdown: the turns' own grace, and
+/// a moment for the last frame.
+pub const DOOR_DRAIN_MAX: Duration = Duration::from_secs(7);
+
 /// Clients of the terminal socket served at once.
 pub const TERMINAL_CLIENTS_MAX: usize = 16;
+
+/// Lines of history told at once, from the seed: a page on a phone.
+pub const HISTORY_LINES_MAX: usize = 200;
+
+/// Lines of history told when the client does not say how many, from the seed.
+pub const HISTORY_LINES_DEFAULT: usize = 20;
 
 // --- Queues ------------------------------------------------------------------------------------
 
@@ -167,6 +191,8 @@ pub const VOLATILE_TOKENS_MAX: u32 = 40;
 
 const _: () = assert!(MESSAGE_BYTES_MAX < BODY_BYTES_MAX);
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DRAIN_MAX.as_secs());
+const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DOOR_DRAIN_MAX.as_secs());
+const _: () = assert!(DOOR_DRAIN_MAX.as_secs() < DRAIN_MAX.as_secs());
 const _: () =
     assert!(IDENTITY_TOKENS_MAX + VOLATILE_TOKENS_MAX + CONTEXT_MARGIN_TOKENS < CONTEXT_TOKENS_MIN);
 const _: () = assert!(CONTEXT_TOKENS_MIN <= HAILO_CONTEXT_TOKENS);

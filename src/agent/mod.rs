@@ -2,6 +2,9 @@
 //!
 //! Doors (`http`, `connector`) hold an `Arc<dyn Converse>` and know nothing else of the house.
 
+#[cfg(test)]
+pub(crate) mod fake;
+pub mod frames;
 pub mod service;
 pub mod words;
 

@@ -14,6 +14,7 @@
 pub mod log;
 mod recent;
 pub mod window;
+pub mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

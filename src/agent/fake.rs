@@ -1,0 +1,112 @@
+//! An agent for the tests of the doors: it says what it is told to and remembers what it heard.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use futures_util::future::BoxFuture;
+use tokio::sync::mpsc;
+
+use super::{Answer, Converse, Line, Refused, Submission, Turn, TurnEvent};
+
+/// What happens to the next message.
+pub(crate) enum Script {
+    /// These events, then the end of the events.
+    Say(Vec<TurnEvent>),
+    /// It is refused.
+    Refuse(Refused),
+    /// The test sends the events itself.
+    Held(mpsc::Receiver<TurnEvent>),
+}
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Fake {
+    scripts: Mutex<VecDeque<Script>>,
+    heard: Mutex<Vec<Submission>>,
+    cancelled: Mutex<Vec<Option<String>>>,
+    lines: Mutex<Vec<Line>>,
+}
+
+impl Fake {
+    /// Puts a script behind those that wait. Without one a message is echoed.
+    pub(crate) fn script(&self, script: Script) {
+        self.scripts.lock().unwrap().push_back(script);
+    }
+
+    /// The history of every session.
+    pub(crate) fn lines(&self, lines: Vec<Line>) {
+        *self.lines.lock().unwrap() = lines;
+    }
+
+    /// What was submitted so far, refused or not.
+    pub(crate) fn heard(&self) -> Vec<Submission> {
+        self.heard.lock().unwrap().clone()
+    }
+
+    /// The sessions that were cancelled.
+    pub(crate) fn cancelled(&self) -> Vec<Option<String>> {
+        self.cancelled.lock().unwrap().clone()
+    }
+}
+
+/// An answer as a model would give it.
+pub(crate) fn answer(text: &str) -> Answer {
+    Answer {
+        text: text.to_owned(),
+        backend: "hailo".into(),
+        model: "qwen2:1.5b".into(),
+        tokens: Some(2),
+        first_word_ms: 10,
+        elapsed_ms: 30,
+        ..Answer::default()
+    }
+}
+
+/// A turn that says `words` one after the other.
+pub(crate) fn say(words: &[&str]) -> Script {
+    let mut events: Vec<_> =
+        words.iter().map(|word| TurnEvent::Delta((*word).to_owned())).collect();
+    events.push(TurnEvent::Done(answer(&words.concat())));
+    Script::Say(events)
+}
+
+impl Converse for Fake {
+    fn submit(&self, submission: Submission) -> BoxFuture<'_, Result<Turn, Refused>> {
+        Box::pin(async move {
+            let script = self.scripts.lock().unwrap().pop_front();
+            let number = {
+                let mut heard = self.heard.lock().unwrap();
+                heard.push(submission.clone());
+                heard.len() as u64
+            };
+            let session = submission.session.unwrap_or_else(|| "main".to_owned());
+            let events = match script.unwrap_or_else(|| say(&[&submission.text])) {
+                Script::Refuse(refused) => return Err(refused),
+                Script::Held(events) => events,
+                Script::Say(events) => {
+                    let (sender, receiver) = mpsc::channel(events.len().max(1));
+                    for event in events {
+                        sender.try_send(event).unwrap();
+                    }
+                    receiver
+                }
+            };
+            Ok(Turn { session, turn: number, events })
+        })
+    }
+
+    fn cancel(&self, session: Option<&str>) -> bool {
+        self.cancelled.lock().unwrap().push(session.map(str::to_owned));
+        true
+    }
+
+    fn history(
+        &self,
+        _session: Option<&str>,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Line>, Refused>> {
+        let lines = self.lines.lock().unwrap().clone();
+        let skip = lines.len().saturating_sub(limit);
+        Box::pin(async move { Ok(lines.into_iter().skip(skip).collect()) })
+    }
+}

@@ -1,0 +1,203 @@
+//! What happens in a turn, as the frames a client sees (pure).
+//!
+//! Both doors use this, so that they cannot disagree on what ends a turn.
+//!
+//! # Invariants
+//! - However the events end, the frames end in exactly one terminal frame, and none follows it.
+//! - The deltas together are the text of the finished answer.
+
+use jiff::Timestamp;
+
+use super::{Answer, Line, Refused, Turn, TurnEvent};
+use crate::session::wire::{Done, HistoryLine, ServerFrame};
+
+/// Turns the events of one turn into frames.
+#[derive(Debug)]
+pub struct Frames {
+    chat_id: String,
+    turn: u64,
+    /// Bytes of the answer told so far.
+    told: usize,
+    ended: bool,
+}
+
+impl Frames {
+    /// For one turn.
+    #[must_use]
+    pub fn of(turn: &Turn) -> Self {
+        Self { chat_id: turn.session.clone(), turn: turn.turn, told: 0, ended: false }
+    }
+
+    /// Whether the terminal frame was made.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.ended
+    }
+
+    /// The frames for the next event; `None` means that the events stopped coming.
+    pub fn next(&mut self, event: Option<TurnEvent>) -> Vec<ServerFrame> {
+        if self.ended {
+            return Vec::new();
+        }
+        match event {
+            Some(TurnEvent::Waiting { about_s }) => {
+                vec![ServerFrame::Waiting {
+                    chat_id: self.chat_id.clone(),
+                    turn: self.turn,
+                    about_s,
+                }]
+            }
+            Some(TurnEvent::Delta(text)) => vec![self.delta(text)],
+            Some(TurnEvent::Done(answer)) => self.done(&answer),
+            Some(TurnEvent::Failed { words, code }) => vec![self.failed(words, code)],
+            Some(TurnEvent::Cancelled) => {
+                self.ended = true;
+                vec![ServerFrame::Cancelled { chat_id: self.chat_id.clone(), turn: self.turn }]
+            }
+            None => vec![self.failed("the turn ended without an answer".to_owned(), "internal")],
+        }
+    }
+
+    fn delta(&mut self, text: String) -> ServerFrame {
+        self.told += text.len();
+        ServerFrame::Delta { chat_id: self.chat_id.clone(), text, stream_id: self.turn }
+    }
+
+    fn failed(&mut self, detail: String, code: &str) -> ServerFrame {
+        self.ended = true;
+        ServerFrame::Error {
+            detail,
+            code: code.to_owned(),
+            chat_id: Some(self.chat_id.clone()),
+            turn: Some(self.turn),
+        }
+    }
+
+    fn done(&mut self, answer: &Answer) -> Vec<ServerFrame> {
+        self.ended = true;
+        let mut frames = Vec::with_capacity(3);
+        // Answers that no model decoded come whole, without deltas before them.
+        if let Some(rest) = answer.text.get(self.told..).filter(|rest| !rest.is_empty()) {
+            frames.push(self.delta(rest.to_owned()));
+        }
+        frames.push(ServerFrame::StreamEnd { chat_id: self.chat_id.clone(), stream_id: self.turn });
+        frames.push(ServerFrame::Done(Done {
+            chat_id: self.chat_id.clone(),
+            turn: self.turn,
+            duration_sec: std::time::Duration::from_millis(answer.elapsed_ms).as_secs_f64(),
+            elapsed_ms: answer.elapsed_ms,
+            first_word_ms: answer.first_word_ms,
+            backend: answer.backend.clone(),
+            model: answer.model.clone(),
+            cut: answer.cut,
+            clipped: answer.clipped,
+            tokens: answer.tokens,
+        }));
+        frames
+    }
+}
+
+impl Refused {
+    /// A stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Empty => "empty",
+            Self::TooLong { .. } => "too_long",
+            Self::BadSession => "bad_session",
+            Self::NoSuchBackend(_) => "no_such_backend",
+            Self::Overloaded => "overloaded",
+            Self::Stopping => "stopping",
+            Self::NotStored(_) => "not_stored",
+        }
+    }
+
+    /// The frame that tells a client.
+    #[must_use]
+    pub fn frame(&self, chat_id: Option<String>) -> ServerFrame {
+        ServerFrame::Error {
+            detail: self.to_string(),
+            code: self.code().to_owned(),
+            chat_id,
+            turn: None,
+        }
+    }
+}
+
+impl From<Line> for HistoryLine {
+    fn from(line: Line) -> Self {
+        let at = Timestamp::from_millisecond(line.at_ms).unwrap_or(Timestamp::UNIX_EPOCH);
+        Self {
+            role: if line.from_person { "user" } else { "agent" }.to_owned(),
+            content: line.text,
+            at: at.to_string(),
+            turn: line.turn,
+            outcome: line.outcome.map(str::to_owned),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames() -> Frames {
+        Frames { chat_id: "main".into(), turn: 4, told: 0, ended: false }
+    }
+
+    fn texts(frames: &[ServerFrame]) -> String {
+        let text = |frame: &ServerFrame| match frame {
+            ServerFrame::Delta { text, .. } => Some(text.clone()),
+            _ => None,
+        };
+        frames.iter().filter_map(text).collect()
+    }
+
+    #[test]
+    fn every_way_to_end_gives_one_terminal_frame_and_nothing_after_it() {
+        let ends = [
+            Some(TurnEvent::Done(Answer::default())),
+            Some(TurnEvent::Failed { words: "no model".into(), code: "offline" }),
+            Some(TurnEvent::Cancelled),
+            None,
+        ];
+        for end in ends {
+            let mut turn = frames();
+            let mut told = turn.next(Some(TurnEvent::Waiting { about_s: 3 }));
+            told.extend(turn.next(Some(TurnEvent::Delta("a".into()))));
+            told.extend(turn.next(end.clone()));
+            told.extend(turn.next(Some(TurnEvent::Cancelled)));
+            told.extend(turn.next(None));
+            assert_eq!(told.iter().filter(|frame| frame.is_terminal()).count(), 1, "{end:?}");
+            assert!(told.last().is_some_and(ServerFrame::is_terminal), "{end:?}");
+            assert!(turn.ended());
+        }
+    }
+
+    #[test]
+    fn an_answer_without_deltas_is_told_whole_and_a_told_one_is_not_told_twice() {
+        for told in ["", "He", "Hello"] {
+            let mut turn = frames();
+            let mut all = Vec::new();
+            if !told.is_empty() {
+                all.extend(turn.next(Some(TurnEvent::Delta(told.into()))));
+            }
+            let answer = Answer { text: "Hello".into(), ..Answer::default() };
+            all.extend(turn.next(Some(TurnEvent::Done(answer))));
+            assert_eq!(texts(&all), "Hello", "after {told:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_tells_when_it_was_said() {
+        let line = Line {
+            turn: 2,
+            from_person: true,
+            text: "hi".into(),
+            at_ms: 1_767_225_600_000,
+            outcome: None,
+        };
+        let told = HistoryLine::from(line);
+        assert_eq!((told.role.as_str(), told.at.as_str()), ("user", "2026-01-01T00:00:00Z"));
+    }
+}

@@ -1,0 +1,289 @@
+//! The routes: a request in, an answer out. The fields are the seed's where it has them.
+//!
+//! # Invariants
+//! - A client that goes away cancels nothing: its turn goes on into the log.
+//! - What the daemon does not have (a mood, vitals) is null, never invented.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use futures_util::stream::{self, Stream};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Bytes};
+use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap};
+use hyper::{Request, StatusCode};
+use serde_json::{Value, json};
+
+use super::access::Access;
+use super::connection::Work;
+use super::reply::{self, Reply};
+use super::request::{self, BadRequest, ChatBody, HistoryQuery};
+use super::router::{self, Route};
+use crate::agent::frames::Frames;
+use crate::agent::{Answer, Converse, Submission, Turn, TurnEvent};
+use crate::limits;
+use crate::session::wire::{HistoryLine, ServerFrame, Status};
+use crate::snapshot::Reader;
+
+const WELCOME: &str = "\
+crayfish
+
+  POST /chat      {\"message\": \"...\"}   answer as JSON; \"stream\": true for words as they come
+  POST /cancel    {\"session\": \"...\"}   stops the running answer
+  GET  /history   ?limit=20&session=...
+  GET  /state     what is true now
+  GET  /healthz   whether all is well
+
+In a terminal: crayfish chat
+";
+
+/// What the HTTP door needs of the house.
+#[derive(Clone)]
+pub struct Service {
+    /// Takes messages.
+    pub converse: Arc<dyn Converse>,
+    /// What is true now.
+    pub snapshot: Reader,
+    /// Whom to let in.
+    pub access: Access,
+}
+
+/// Answers one request. Never fails: what goes wrong is an answer.
+pub(super) async fn answer<B>(
+    service: Arc<Service>,
+    work: Work,
+    request: Request<B>,
+) -> Result<Reply, Infallible>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let (head, body) = request.into_parts();
+    let route = router::route(&head.method, head.uri.path());
+    let needs_token = !matches!(route, Ok(Route::Health));
+    let allowed = service.access.check(&head.headers, head.uri.authority(), needs_token);
+    let mut reply = match (allowed, route) {
+        (Err(denied), _) => reply::closing(denied.into()),
+        (Ok(()), Err(none)) => none.into(),
+        (Ok(()), Ok(Route::Chat)) => match chat_body(&head.headers, body).await {
+            Err(bad) => refused_body(bad),
+            Ok(chat) => {
+                let _busy = work.begin();
+                service.chat(chat).await
+            }
+        },
+        (Ok(()), Ok(Route::Cancel)) => match cancel_body(&head.headers, body).await {
+            Err(bad) => refused_body(bad),
+            Ok(session) => {
+                let stopped = service.converse.cancel(session.as_deref());
+                reply::json(StatusCode::OK, &json!({ "cancelled": stopped }))
+            }
+        },
+        (Ok(()), Ok(Route::History)) => match HistoryQuery::parse(head.uri.query()) {
+            Err(bad) => bad.into(),
+            Ok(query) => service.history(query).await,
+        },
+        (Ok(()), Ok(Route::State)) => service.state(),
+        (Ok(()), Ok(Route::Health)) => service.health(),
+        (Ok(()), Ok(Route::Welcome)) => reply::text(StatusCode::OK, WELCOME),
+    };
+    reply.body_mut().hold(work.begin());
+    Ok(reply)
+}
+
+fn refused_body(bad: BadRequest) -> Reply {
+    let unread = matches!(bad, BadRequest::TooLong | BadRequest::TooSlow | BadRequest::Broken);
+    let reply = bad.into();
+    if unread { reply::closing(reply) } else { reply }
+}
+
+async fn chat_body<B>(headers: &HeaderMap, body: B) -> Result<ChatBody, BadRequest>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if !request::is_json(headers.get(CONTENT_TYPE).map(AsRef::as_ref)) {
+        return Err(BadRequest::NotJsonType);
+    }
+    let mut chat = ChatBody::parse(&read(headers, body).await?)?;
+    let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    chat.stream |= accepts.into_iter().any(request::wants_lines);
+    Ok(chat)
+}
+
+async fn cancel_body<B>(headers: &HeaderMap, body: B) -> Result<Option<String>, BadRequest>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let kind = headers.get(CONTENT_TYPE).map(AsRef::as_ref);
+    if kind.is_some() && !request::is_json(kind) {
+        return Err(BadRequest::NotJsonType);
+    }
+    let bytes = read(headers, body).await?;
+    if kind.is_none() && !bytes.is_empty() {
+        return Err(BadRequest::NotJsonType);
+    }
+    request::cancel_session(&bytes)
+}
+
+/// Reads a whole body within its bounds. What is too long is read on and thrown away for a while,
+/// because a client that still sends would see a reset instead of the answer.
+async fn read<B>(headers: &HeaderMap, mut body: B) -> Result<Vec<u8>, BadRequest>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    let told = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let told: usize = told.unwrap_or_default();
+    if told > limits::BODY_BYTES_MAX
+        && (headers.contains_key(EXPECT) || told > limits::HTTP_DISCARD_BYTES_MAX)
+    {
+        return Err(BadRequest::TooLong);
+    }
+    let collect = async {
+        let mut kept = Vec::with_capacity(told.min(limits::BODY_BYTES_MAX));
+        let mut seen = 0_usize;
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|_| BadRequest::Broken)?;
+            let Some(data) = frame.data_ref() else { continue };
+            seen = seen.saturating_add(data.len());
+            if seen <= limits::BODY_BYTES_MAX {
+                kept.extend_from_slice(data);
+            } else if seen > limits::HTTP_DISCARD_BYTES_MAX {
+                break;
+            } else {
+                kept = Vec::new();
+            }
+        }
+        if seen > limits::BODY_BYTES_MAX { Err(BadRequest::TooLong) } else { Ok(kept) }
+    };
+    let read = tokio::time::timeout(limits::HTTP_BODY_TIMEOUT, collect).await;
+    read.unwrap_or(Err(BadRequest::TooSlow))
+}
+
+impl Service {
+    async fn chat(&self, chat: ChatBody) -> Reply {
+        let submission = Submission {
+            session: chat.session,
+            text: chat.message,
+            backend: chat.backend,
+            answer_tokens_max: None,
+        };
+        match self.converse.submit(submission).await {
+            Err(refused) => refused.into(),
+            Ok(turn) if chat.stream => reply::lines(pieces(turn)),
+            Ok(turn) => whole(turn).await,
+        }
+    }
+
+    async fn history(&self, query: HistoryQuery) -> Reply {
+        match self.converse.history(query.session.as_deref(), query.limit).await {
+            Err(refused) => refused.into(),
+            Ok(lines) => {
+                let turns: Vec<_> = lines.into_iter().map(HistoryLine::from).collect();
+                reply::json(StatusCode::OK, &json!({ "turns": turns }))
+            }
+        }
+    }
+
+    fn state(&self) -> Reply {
+        let snapshot = self.snapshot.load();
+        let mut state = json!({
+            "sleeping": null,
+            "stressed": null,
+            "vitals_describe": null,
+            "mood_dominant": null,
+            "mood_active_channel": null,
+            "mood_active_intensity": null,
+            "brain_online": snapshot.online,
+            "brain_backend": snapshot.active_backend,
+            "brain_last_error": snapshot.last_error,
+        });
+        let ours = serde_json::to_value(Status::from(&*snapshot));
+        if let (Some(state), Ok(Value::Object(ours))) = (state.as_object_mut(), ours) {
+            state.extend(ours);
+        }
+        reply::json(StatusCode::OK, &state)
+    }
+
+    /// A model that is away is the daemon's daily bread; a database that cannot be written is not.
+    fn health(&self) -> Reply {
+        let snapshot = self.snapshot.load();
+        if !snapshot.store_ok {
+            let body = json!({
+                "error": "the database cannot be written",
+                "reasons": snapshot.notices,
+            });
+            return reply::json(StatusCode::SERVICE_UNAVAILABLE, &body);
+        }
+        reply::text(StatusCode::OK, if snapshot.online { "ok" } else { "ok, inference offline" })
+    }
+}
+
+/// A turn's frames as lines, as they come.
+fn pieces(turn: Turn) -> impl Stream<Item = Bytes> + Send + 'static {
+    let frames = Frames::of(&turn);
+    stream::unfold((turn.events, frames), |(mut events, mut frames)| async move {
+        if frames.ended() {
+            return None;
+        }
+        let lines: String =
+            frames.next(events.recv().await).iter().map(ServerFrame::to_line).collect();
+        Some((Bytes::from(lines), (events, frames)))
+    })
+}
+
+/// A turn's whole answer. A turn that failed is an answer too, in words: the seed's clients show
+/// `reply` and know nothing of errors.
+async fn whole(mut turn: Turn) -> Reply {
+    let mut shown = String::new();
+    loop {
+        match turn.events.recv().await {
+            Some(TurnEvent::Waiting { .. }) => {}
+            Some(TurnEvent::Delta(text)) => shown.push_str(&text),
+            Some(TurnEvent::Done(answer)) => return done(&turn, &answer),
+            Some(TurnEvent::Failed { words, code }) => return failed(&turn, &shown, &words, code),
+            Some(TurnEvent::Cancelled) => return failed(&turn, &shown, "", "cancelled"),
+            None => {
+                let body = json!({ "error": "the turn ended without an answer", "reply": shown });
+                return reply::json(StatusCode::INTERNAL_SERVER_ERROR, &body);
+            }
+        }
+    }
+}
+
+fn done(turn: &Turn, answer: &Answer) -> Reply {
+    let body = json!({
+        "reply": answer.text,
+        "backend": answer.backend,
+        "stressed": null,
+        "elapsed_ms": answer.elapsed_ms,
+        "mood_dominant": null,
+        "mood_active_channel": null,
+        "mood_active_intensity": null,
+        "session": turn.session,
+        "turn": turn.turn,
+        "model": answer.model,
+        "cut": answer.cut,
+        "clipped": answer.clipped,
+        "tokens": answer.tokens,
+        "first_word_ms": answer.first_word_ms,
+    });
+    reply::json(StatusCode::OK, &body)
+}
+
+fn failed(turn: &Turn, shown: &str, words: &str, code: &str) -> Reply {
+    let between = if shown.is_empty() || words.is_empty() { "" } else { "\n\n" };
+    // Who spoke before the fault is not told with it; that nobody did is known.
+    let backend = if shown.is_empty() { json!("offline") } else { Value::Null };
+    let body = json!({
+        "reply": format!("{shown}{between}{words}"),
+        "backend": backend,
+        "stressed": null,
+        "elapsed_ms": null,
+        "mood_dominant": null,
+        "mood_active_channel": null,
+        "mood_active_intensity": null,
+        "session": turn.session,
+        "turn": turn.turn,
+        "error": code,
+    });
+    reply::json(StatusCode::OK, &body)
+}

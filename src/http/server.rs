@@ -1,0 +1,150 @@
+//! The listener and its connections, all in one task.
+//!
+//! # Invariants
+//! - At most `limits::HTTP_CONNECTIONS_MAX` connections. When one more comes, the oldest that is
+//!   not at work on a whole request goes; if all are at work, the newcomer waits in the kernel.
+//! - A head, a body, and each write have their timeouts; a connection at rest has the head's.
+//! - At the stop nobody new comes in, running answers are told to their end, for a bounded time.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::api;
+pub use super::api::Service;
+use super::connection::{Patient, Work};
+use crate::limits;
+
+/// How long a connection without work is given at the stop to have its last bytes taken.
+const LINGER: Duration = Duration::from_millis(250);
+
+/// A connection as the listener sees it.
+struct Place {
+    number: u64,
+    work: Work,
+    leave: CancellationToken,
+}
+
+/// Serves `listener` until `stop`, then drains for at most `limits::DOOR_DRAIN_MAX`.
+pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: CancellationToken) {
+    let freed = Arc::new(Notify::new());
+    // In the order in which they came.
+    let mut places: VecDeque<Place> = VecDeque::new();
+    let mut connections = FuturesUnordered::new();
+    let mut number = 0;
+    loop {
+        let room = places.len() < limits::HTTP_CONNECTIONS_MAX
+            || places.iter().any(|place| !place.work.is_busy());
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            Some(left) = connections.next() => places.retain(|place| place.number != left),
+            // A connection at rest again makes room.
+            () = freed.notified(), if !room => {}
+            stream = accept(&listener), if room => {
+                make_room(&mut places);
+                number += 1;
+                let place = Place {
+                    number,
+                    work: Work::new(Arc::clone(&freed)),
+                    leave: CancellationToken::new(),
+                };
+                let (work, leave) = (place.work.clone(), place.leave.clone());
+                places.push_back(place);
+                let served = connection(stream, Arc::clone(&service), work, leave, stop.clone());
+                connections.push(async move {
+                    served.await;
+                    number
+                });
+            }
+        }
+    }
+    drop(listener);
+    let drain = async { while connections.next().await.is_some() {} };
+    if tokio::time::timeout(limits::DOOR_DRAIN_MAX, drain).await.is_err() {
+        tracing::warn!(connections = connections.len(), "HTTP connections left at shutdown");
+    }
+}
+
+/// Sends the oldest connections at rest away until there is a place.
+fn make_room(places: &mut VecDeque<Place>) {
+    while places.len() >= limits::HTTP_CONNECTIONS_MAX {
+        let Some(oldest) = places.iter().position(|place| !place.work.is_busy()) else { return };
+        if let Some(place) = places.remove(oldest) {
+            place.leave.cancel();
+        }
+    }
+}
+
+/// The next connection. When the kernel has no descriptor left it rests and tries again.
+///
+/// # Cancel safety
+/// No connection is lost.
+async fn accept(listener: &TcpListener) -> TcpStream {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                // Words are sent one by one; they must not wait for each other.
+                if let Err(error) = stream.set_nodelay(true) {
+                    tracing::debug!(%error, "cannot set nodelay");
+                }
+                return stream;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "HTTP cannot accept");
+                tokio::time::sleep(limits::ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Serves one connection until it ends, has to `leave`, or is drained after `stop`.
+async fn connection<T>(
+    io: T,
+    service: Arc<Service>,
+    work: Work,
+    leave: CancellationToken,
+    stop: CancellationToken,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let io = TokioIo::new(Patient::new(io, limits::DOOR_WRITE_TIMEOUT));
+    let at_work = work.clone();
+    let answer =
+        service_fn(move |request| api::answer(Arc::clone(&service), work.clone(), request));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits::HTTP_HEAD_TIMEOUT)
+        .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
+        .serve_connection(io, answer);
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        biased;
+        () = leave.cancelled() => return,
+        ended = connection.as_mut() => {
+            if let Err(error) = ended {
+                tracing::debug!(%error, "HTTP connection ended early");
+            }
+            return;
+        }
+        () = stop.cancelled() => connection.as_mut().graceful_shutdown(),
+    }
+    while tokio::time::timeout(LINGER, connection.as_mut()).await.is_err() {
+        if !at_work.is_busy() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+use super::*;
+
+fn detail(frame: &str) -> String {
+    ClientFrame::parse(frame.as_bytes()).expect_err(frame).detail
+}
+
+#[test]
+fn frames_that_are_wrong_are_named() {
+    let table = [
+        ("[]", "typed JSON envelope required"),
+        ("{}", "typed JSON envelope required"),
+        (r#"{"type":7}"#, "typed JSON envelope required"),
+        (r#"{"type":"dance"}"#, "unknown type: 'dance'"),
+        (r#"{"type":"attach"}"#, "invalid chat_id"),
+        (r#"{"type":"attach","chat_id":"a b"}"#, "invalid chat_id"),
+        (r#"{"type":"attach","chat_id":"ab\n"}"#, "invalid chat_id"),
+        (r#"{"type":"attach","chat_id":""}"#, "invalid chat_id"),
+        (r#"{"type":"message","content":"  "}"#, "missing content"),
+        (r#"{"type":"message","content":12}"#, "missing content"),
+        (r#"{"type":"message","content":"x","metadata":1}"#, "metadata must be an object"),
+        (
+            r#"{"type":"message","content":"x","metadata":{"backend":1}}"#,
+            "metadata.backend must be a string",
+        ),
+        (r#"{"type":"history","limit":"20"}"#, "limit must be a whole number"),
+        (r#"{"type":"history","limit":-1}"#, "limit must be a whole number"),
+    ];
+    for (frame, expected) in table {
+        assert_eq!(detail(frame), expected, "{frame}");
+    }
+    for frame in ["", "{", "\u{0}", r#"{"type":"message","content":"\ud800"}"#] {
+        assert!(detail(frame).starts_with("not JSON"), "{frame}");
+    }
+    assert!(ClientFrame::parse(b"{\"type\":\"ping\xff\"}").is_err());
+    let deep = "[".repeat(20_000);
+    assert!(detail(&deep).starts_with("not JSON"));
+}
+
+#[test]
+fn a_client_frame_survives_being_written_and_read() {
+    let id = || Some("tty:1".to_owned());
+    let frames = [
+        ClientFrame::Ping,
+        ClientFrame::NewChat,
+        ClientFrame::Status,
+        ClientFrame::Attach { chat_id: "a".into() },
+        ClientFrame::Cancel { chat_id: None },
+        ClientFrame::Cancel { chat_id: id() },
+        ClientFrame::History { chat_id: id(), limit: 7 },
+        ClientFrame::Message { chat_id: None, content: "two\nlines".into(), backend: None },
+        ClientFrame::Message {
+            chat_id: id(),
+            content: "\u{0}\u{1b}".into(),
+            backend: Some("ollama".into()),
+        },
+    ];
+    for frame in frames {
+        let line = frame.to_json();
+        assert!(!line.contains('\n'), "{line}");
+        assert_eq!(ClientFrame::parse(line.as_bytes()), Ok(frame));
+    }
+}
+
+#[test]
+fn stop_means_cancel_and_unknown_fields_are_left_alone() {
+    let frame = ClientFrame::parse(br#"{"type":"stop","chat_id":"x","colour":"red"}"#);
+    assert_eq!(frame, Ok(ClientFrame::Cancel { chat_id: Some("x".into()) }));
+    let frame = ClientFrame::parse(
+        br#"{"type":"message","content":"hi","metadata":{"llm":{"provider":"ollama"}}}"#,
+    );
+    let plain = ClientFrame::Message { chat_id: None, content: "hi".into(), backend: None };
+    assert_eq!(frame, Ok(plain));
+}
+
+#[test]
+fn a_history_limit_is_clamped() {
+    for (given, kept) in [("0", 1), ("1", 1), ("200", 200), ("18446744073709551615", 200)] {
+        let frame = format!(r#"{{"type":"history","limit":{given}}}"#);
+        let parsed = ClientFrame::parse(frame.as_bytes());
+        assert_eq!(parsed, Ok(ClientFrame::History { chat_id: None, limit: kept }), "{given}");
+    }
+}
+
+/// One frame of each kind, with every optional field there.
+fn every_frame() -> Vec<ServerFrame> {
+    let chat_id = || "main".to_owned();
+    let snapshot = Snapshot {
+        backends: vec![crate::snapshot::BackendState::default()],
+        ..Snapshot::default()
+    };
+    let line = HistoryLine {
+        role: "agent".into(),
+        content: "hi".into(),
+        at: "2026-01-01T00:00:00Z".into(),
+        turn: 1,
+        outcome: Some("done".into()),
+    };
+    vec![
+        ServerFrame::Ready { v: VERSION, client_id: "c".into(), designation: "Crayfish".into() },
+        ServerFrame::Attached { chat_id: chat_id() },
+        ServerFrame::Waiting { chat_id: chat_id(), turn: 1, about_s: 9 },
+        ServerFrame::Delta { chat_id: chat_id(), text: "a\nb".into(), stream_id: 1 },
+        ServerFrame::StreamEnd { chat_id: chat_id(), stream_id: 1 },
+        ServerFrame::Done(Done {
+            chat_id: chat_id(),
+            turn: 1,
+            duration_sec: 1.5,
+            elapsed_ms: 1500,
+            first_word_ms: 300,
+            backend: "hailo".into(),
+            model: "qwen2:1.5b".into(),
+            cut: false,
+            clipped: true,
+            tokens: Some(3),
+        }),
+        ServerFrame::Error {
+            detail: "no".into(),
+            code: "offline".into(),
+            chat_id: Some(chat_id()),
+            turn: Some(1),
+        },
+        ServerFrame::Cancelled { chat_id: chat_id(), turn: 1 },
+        ServerFrame::StopAck { chat_id: Some(chat_id()), stopped: true },
+        ServerFrame::Pong,
+        ServerFrame::History { chat_id: Some(chat_id()), turns: vec![line] },
+        ServerFrame::Status { status: Box::new(Status::from(&snapshot)) },
+    ]
+}
+
+#[test]
+fn a_server_frame_is_one_line_and_survives_being_read() {
+    for frame in every_frame() {
+        let line = frame.to_line();
+        assert_eq!(line.matches('\n').count(), 1, "{line}");
+        let read: ServerFrame = serde_json::from_str(&line).expect(&line);
+        assert_eq!(read, frame);
+    }
+}
+
+#[test]
+fn an_error_ends_a_turn_only_if_it_names_one() {
+    let ends = every_frame().iter().filter(|frame| frame.is_terminal()).count();
+    assert_eq!(ends, 3);
+    let bare = ServerFrame::Error {
+        detail: "invalid chat_id".into(),
+        code: "bad_frame".into(),
+        chat_id: None,
+        turn: None,
+    };
+    assert!(!bare.is_terminal());
+}
+
+fn names(prefix: &str, value: &Value, out: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                out.push(format!("{prefix}.{name}"));
+                names(&format!("{prefix}.{name}"), value, out);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                names(&format!("{prefix}[]"), item, out);
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn the_names_of_the_fields_are_frozen() {
+    let mut found = Vec::new();
+    for frame in every_frame() {
+        let value: Value = serde_json::from_str(&frame.to_line()).expect("JSON");
+        let event = value["event"].as_str().expect("event").to_owned();
+        names(&event, &value, &mut found);
+    }
+    found.sort();
+    found.dedup();
+    let golden = include_str!("../../../tests/golden/frames.txt");
+    let golden: Vec<&str> = golden.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(found, golden, "frames changed; names may be added, never taken away");
+}
