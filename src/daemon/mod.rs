@@ -1,1 +1,4 @@
 //! Process life.
+pub mod exit;
+pub mod signals;
+pub mod supervisor;
