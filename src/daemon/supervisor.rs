@@ -264,6 +264,12 @@ impl Spawner {
         Ok(stop)
     }
 
+    /// For the one who feeds the watchdog. One per process: each check is also the next ping.
+    #[must_use]
+    pub fn liveness(&self) -> Liveness {
+        Liveness::new(Arc::clone(&self.0))
+    }
+
     /// All tasks that run, restart or were given up, in the order of their start.
     #[must_use]
     pub fn reports(&self) -> Vec<Report> {
@@ -287,12 +293,6 @@ impl Supervisor {
     #[must_use]
     pub fn spawner(&self) -> Spawner {
         self.spawner.clone()
-    }
-
-    /// For the one who feeds the watchdog. One per process: each check is also the next ping.
-    #[must_use]
-    pub fn liveness(&self) -> Liveness {
-        Liveness::new(Arc::clone(&self.spawner.0))
     }
 
     /// As `Spawner::spawn`.

@@ -327,7 +327,7 @@ fn waits_then_sticks(supervisor: &Supervisor, name: &'static str, inbox: mpsc::R
 #[tokio::test(start_paused = true)]
 async fn liveness_names_the_critical_task_that_stands_still_and_trusts_the_idle_one() {
     let supervisor = Supervisor::new(Events::default());
-    let mut liveness = supervisor.liveness();
+    let mut liveness = supervisor.spawner().liveness();
     // Never sends; kept so that its queue stays open.
     let (_open, idle_inbox) = mpsc::channel(1);
     waits_then_sticks(&supervisor, "idle", idle_inbox);
