@@ -16,8 +16,9 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
-use super::supervisor::{Liveness, Policy, Spawner, Spec, Stopping, TaskCx};
+use super::supervisor::{Liveness, Spawner, Stopping, TaskCx};
 use super::systemd::Manager;
+use super::tasks;
 use crate::snapshot::{Reader, Snapshot};
 
 /// Beats inside one watchdog interval: one may come late and one may find a task that is slow for
@@ -26,15 +27,6 @@ const BEATS_PER_WATCHDOG: u32 = 3;
 
 /// Shortest period: a watchdog of a few milliseconds is a mistake, not a wish.
 const PERIOD_MIN: Duration = Duration::from_millis(50);
-
-/// Row of the task table.
-const SPEC: Spec = Spec {
-    name: "beat",
-    policy: Policy::ExitProcess,
-    drain: 5,
-    grace: Duration::ZERO,
-    drain_max: Duration::from_secs(1),
-};
 
 /// What the beat remembers from one time to the next.
 #[derive(Debug, Default)]
@@ -67,7 +59,7 @@ pub fn start(
 ) -> Result<CancellationToken, Stopping> {
     let period = period(pulse, watchdog);
     let owner = spawner.clone();
-    spawner.spawn(SPEC, move |cx| {
+    spawner.spawn(tasks::BEAT, move |cx| {
         run(cx, period, owner.liveness(), Arc::clone(&manager), snapshot.clone())
     })
 }
@@ -150,7 +142,7 @@ pub fn status_line(now: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::daemon::supervisor::Supervisor;
+    use crate::daemon::supervisor::{Spec, Supervisor};
     use crate::event::Events;
     use crate::snapshot;
 
@@ -212,7 +204,7 @@ mod tests {
         let supervisor = Supervisor::new(Events::default());
         let stuck = CancellationToken::new();
         let watched = stuck.clone();
-        let spec = Spec { name: "worker", drain: 0, ..SPEC };
+        let spec = Spec { name: "worker", drain: 0, ..tasks::BEAT };
         supervisor
             .spawn(spec, move |mut cx| {
                 let watched = watched.clone();
