@@ -15,6 +15,13 @@
 //! - No file but `cli` prints to stdout; no file starts child processes.
 //! - No global state: what a part needs is handed to it when it is built.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests spawn, sleep and write where they like; tidy bans what they must not do"
+    )
+)]
 
 #[cfg(panic = "abort")]
 compile_error!("the supervisor turns a panic into an outcome; build with panic = \"unwind\"");

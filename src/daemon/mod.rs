@@ -1,1 +1,49 @@
-//! Process life.
+//! Process life: from the first log line to the exit code. The only place that constructs the
+//! parts and connects them.
+//!
+//! # Start
+//! 1. `log` takes over stderr and panics; a provisional level until the configuration is read.
+//! 2. `config` is loaded and checked; an invalid core refuses with every problem, code 78.
+//! 3. `paths` chooses and makes the directories (73, 77); the instance lock is taken.
+//! 4. `store` opens the database, or sets a damaged one aside, and closes interrupted turns.
+//! 5. The provider, sessions, soul and agent are built; nothing of them runs yet.
+//! 6. The listeners are bound: a port in use is a clear end before anything was promised.
+//! 7. The tasks are spawned, `READY=1` is sent, `Supervisor::run` takes the rest.
+//!
+//! No model needs to answer for `READY=1`: the status line says when inference is offline.
+//!
+//! # Tasks
+//! `tasks` holds the rows as data; a test compares them with this table, and `tests/tidy.rs`
+//! compares the table with README.
+//!
+//! | task | owns | wakes on | if it ends or panics | drain | time to end |
+//! |---|---|---|---|---|---|
+//! | http | listener | accept | restarts | 1 | 1 s |
+//! | terminal | unix socket | accept | restarts | 1 | 1 s |
+//! | config | watch on config.yaml | change, SIGHUP | restarts | 1 | 1 s |
+//! | turn | one turn | its message | nothing | 2 | 5 s to finish, then 1 s |
+//! | probe | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
+//! | http connection | one connection | bytes | nothing | 3 | 2 s |
+//! | terminal client | one client | lines | nothing | 3 | 2 s |
+//! | beat | watchdog, status line | timer | process exits with 70 | 5 | 1 s |
+//! | store | database | jobs | process exits with 70 | 6 | 5 s |
+//!
+//! # Drain
+//! SIGTERM or SIGINT, or the end of a critical task: `STOPPING=1`, then the orders of the table
+//! one after the other, each task cancelled and given its time, then dropped; all within
+//! `limits::DRAIN_MAX`. Code 0; 70 if a critical task ended; 75 if a task had to be dropped; 130
+//! on a second signal, at once. The runtime is left with `shutdown_background`, because a call
+//! that hangs in the kernel cannot be joined.
+//!
+//! # Watchdog
+//! Critical tasks tick their `Progress`; `beat` feeds the service manager only after all of them
+//! moved since the last beat.
+
+pub mod beat;
+pub mod exit;
+pub mod log;
+pub mod paths;
+pub mod signals;
+pub mod supervisor;
+pub mod systemd;
+pub mod tasks;

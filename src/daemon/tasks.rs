@@ -1,0 +1,100 @@
+//! The rows of the task table as data; what they mean is in the table of `daemon`.
+
+use std::time::Duration;
+
+use super::supervisor::{Policy, Restart, Spec};
+use crate::limits;
+
+const RESTART: Policy = Policy::Restart(Restart::USUAL);
+
+const fn row(name: &'static str, policy: Policy, drain: u8, drain_max_s: u64) -> Spec {
+    let drain_max = Duration::from_secs(drain_max_s);
+    Spec { name, policy, drain, grace: Duration::ZERO, drain_max }
+}
+
+/// The HTTP listener and its connections. Those that stream an answer end when the turn does, so
+/// the listener stops first and its connections are rows of their own.
+pub const HTTP: Spec = row("http", RESTART, 1, 1);
+
+/// One HTTP connection.
+pub const HTTP_CONNECTION: Spec = row("http connection", Policy::Once, 3, 2);
+
+/// The terminal socket's listener.
+pub const TERMINAL: Spec = row("terminal", RESTART, 1, 1);
+
+/// One client of the terminal socket.
+pub const TERMINAL_CLIENT: Spec = row("terminal client", Policy::Once, 3, 2);
+
+/// The watch on `config.yaml`.
+pub const CONFIG: Spec = row("config", RESTART, 1, 1);
+
+/// One turn.
+pub const TURN: Spec = Spec { grace: limits::DRAIN_TURNS_MAX, ..row("turn", Policy::Once, 2, 1) };
+
+/// Probes of backends whose breaker is open, and warm-up.
+pub const PROBE: Spec = row("probe", RESTART, 2, 1);
+
+/// The beat.
+pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
+
+/// The database writer: its last call may wait `limits::STORE_BUSY_MAX`, then it checkpoints.
+pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
+
+/// All rows, as the table lists them.
+pub const ALL: [Spec; 9] =
+    [HTTP, TERMINAL, CONFIG, TURN, PROBE, HTTP_CONNECTION, TERMINAL_CLIENT, BEAT, STORE];
+
+/// The longest drain the rows allow: the slowest row of each order, one after the other.
+const fn drain_longest_ms() -> u128 {
+    let (mut total, mut order) = (0, 0);
+    while order <= 6 {
+        let (mut slowest, mut at) = (0, 0);
+        while at < ALL.len() {
+            let takes = ALL[at].grace.as_millis() + ALL[at].drain_max.as_millis();
+            if ALL[at].drain == order && takes > slowest {
+                slowest = takes;
+            }
+            at += 1;
+        }
+        total += slowest;
+        order += 1;
+    }
+    total
+}
+
+// Each group can use its time up and the store still has its own.
+const _: () = assert!(drain_longest_ms() <= limits::DRAIN_MAX.as_millis());
+const _: () = assert!(STORE.drain_max.as_millis() > limits::STORE_BUSY_MAX.as_millis());
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_documentation_is_these_rows() {
+        let page = include_str!("mod.rs");
+        let documented: Vec<Vec<&str>> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! |"))
+            .skip(2)
+            .map(|row| row.split('|').map(str::trim).collect())
+            .collect();
+        assert_eq!(documented.len(), ALL.len(), "{documented:?}");
+        for (row, spec) in documented.iter().zip(ALL) {
+            let end = match spec.policy {
+                Policy::ExitProcess => "process exits with 70",
+                Policy::Restart(_) => "restarts",
+                Policy::Once => "nothing",
+            };
+            assert_eq!(row[0], spec.name);
+            assert_eq!(row[3], end, "{}", spec.name);
+            assert_eq!(row[4], spec.drain.to_string(), "{}", spec.name);
+            let budget = match spec.grace.as_secs() {
+                0 => format!("{} s", spec.drain_max.as_secs()),
+                grace => format!("{grace} s to finish, then {} s", spec.drain_max.as_secs()),
+            };
+            assert_eq!(row[5], budget, "{}", spec.name);
+        }
+        assert!(ALL.iter().all(|spec| spec.drain <= 6), "drain_longest_ms looks at 0 to 6");
+    }
+}
