@@ -254,3 +254,6 @@ fn start(turns: &[&PastTurn], newest: u64, newest_tokens: u32, bounds: Bounds) -
 fn to_usize(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

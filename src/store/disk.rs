@@ -31,7 +31,7 @@ impl Disk {
         clock: Arc<dyn WallClock>,
         events: Events,
     ) -> Result<Self, StoreError> {
-        file::create_state_dir(&options.state_dir).map_err(io_error)?;
+        file::create_state_dir(&options.state_dir).map_err(|e| io_error(&e))?;
         let path = options.state_dir.join(FILE_NAME);
         let connection = match open_sound(&path, &options) {
             Ok(connection) => connection,
@@ -121,7 +121,7 @@ pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
     }
 }
 
-fn io_error(error: std::io::Error) -> StoreError {
+fn io_error(error: &std::io::Error) -> StoreError {
     match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full,
         _ => StoreError::Io(error.to_string()),
@@ -181,7 +181,7 @@ fn start_new(
     clock: &dyn WallClock,
     events: &Events,
 ) -> Result<Connection, StoreError> {
-    let aside = set_aside(path, clock).map_err(io_error)?;
+    let aside = set_aside(path, clock).map_err(|e| io_error(&e))?;
     let connection = open_sound(path, options)?;
     events.tell(Event::StoreReplaced { aside: aside.display().to_string() });
     Ok(connection)
