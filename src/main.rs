@@ -1,2 +1,4 @@
-//! Entry.
-fn main() {}
+//! temporary
+fn main() -> std::process::ExitCode {
+    std::process::ExitCode::from(crayfish::daemon::run(crayfish::daemon::Wish::default()))
+}

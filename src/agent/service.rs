@@ -26,6 +26,7 @@ use super::{Converse, Line, Refused, Submission, Turn};
 use crate::clock::WallClock;
 use crate::event::Events;
 use crate::limits;
+use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
 use crate::session::{self, Sessions};
 use crate::store::StoreError;
@@ -39,8 +40,8 @@ pub struct Settings {
     pub answer_tokens_max: u32,
     /// Past turns the model sees at most.
     pub turns_max: u32,
-    /// Sampling temperature; absent leaves it to the server.
-    pub temperature: Option<f32>,
+    /// How tokens are chosen.
+    pub sampling: Sampling,
     /// How long a turn may take in all.
     pub deadline: std::time::Duration,
     /// The zone in which the person lives.
@@ -94,9 +95,10 @@ pub(super) struct Cancel {
     pub(super) shutdown: CancellationToken,
 }
 
-struct Incoming {
-    submission: Submission,
-    reply: oneshot::Sender<Result<Turn, Refused>>,
+enum Incoming {
+    Message(Submission, oneshot::Sender<Result<Turn, Refused>>),
+    /// Answered by the task itself, as its proof of life.
+    Ping(oneshot::Sender<()>),
 }
 
 /// The turns of one session: one runs, the others wait.
@@ -138,6 +140,14 @@ impl Agent {
         self.shared.settings.store(Arc::new(settings));
     }
 
+    /// Resolves when the task has answered: it serves its queue. Pends while it does not.
+    pub async fn ping(&self) {
+        let (reply, answer) = oneshot::channel();
+        if self.inbox.send(Incoming::Ping(reply)).await.is_err() || answer.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Turns taken on and not yet ended.
     #[must_use]
     pub fn turns(&self) -> usize {
@@ -150,7 +160,7 @@ impl Converse for Agent {
         async move {
             let submission = check(&self.shared, submission)?;
             let (reply, answer) = oneshot::channel();
-            match self.inbox.try_send(Incoming { submission, reply }) {
+            match self.inbox.try_send(Incoming::Message(submission, reply)) {
                 Ok(()) => answer.await.unwrap_or(Err(Refused::Stopping)),
                 Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Overloaded),
                 Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Stopping),
@@ -220,8 +230,12 @@ impl Shared {
     }
 
     /// Stores the message and makes a turn of it. `None` if it was refused.
-    async fn accept(&self, incoming: Incoming, shutdown: CancellationToken) -> Option<Pending> {
-        let Incoming { submission, reply } = incoming;
+    async fn accept(
+        &self,
+        submission: Submission,
+        reply: oneshot::Sender<Result<Turn, Refused>>,
+        shutdown: CancellationToken,
+    ) -> Option<Pending> {
         let session = submission.session.unwrap_or_else(|| session::MAIN.to_owned());
         let settings = self.settings.load_full();
         let clean = sanitise::untrusted(&submission.text);
@@ -282,19 +296,15 @@ impl Shared {
 
 impl AgentTask {
     /// Works until `stop`, then lets running turns finish for `limits::DRAIN_TURNS_MAX` and closes
-    /// the rest as interrupted. `alive` is called whenever the task has moved.
-    pub async fn run(mut self, stop: CancellationToken, alive: impl Fn()) {
+    /// the rest as interrupted.
+    pub async fn run(mut self, stop: CancellationToken) {
         let shared = Arc::clone(&self.shared);
         let shutdown = CancellationToken::new();
         let mut accepting: Option<Accepting<'_>> = None;
         let mut running: FuturesUnordered<Running<'_>> = FuturesUnordered::new();
-        // An idle agent shows that it is alive; three of these fit into a watchdog's interval.
-        let mut idle = tokio::time::interval(std::time::Duration::from_secs(5));
-        idle.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut stopping = false;
         let mut give_up_at = Instant::now();
         loop {
-            alive();
             if stopping && accepting.is_none() && running.is_empty() {
                 return;
             }
@@ -322,11 +332,16 @@ impl AgentTask {
                     }
                 }
                 incoming = self.inbox.recv(), if accepting.is_none() && !stopping => {
-                    if let Some(incoming) = incoming {
-                        accepting = Some(shared.accept(incoming, shutdown.clone()).boxed());
+                    match incoming {
+                        Some(Incoming::Message(submission, reply)) => {
+                            let accepted = shared.accept(submission, reply, shutdown.clone());
+                            accepting = Some(accepted.boxed());
+                        }
+                        Some(Incoming::Ping(reply)) => drop(reply.send(())),
+                        // Every handle is gone: nobody can ask for anything any more.
+                        None => stopping = true,
                     }
                 }
-                _ = idle.tick() => {}
             }
         }
     }

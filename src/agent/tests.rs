@@ -37,7 +37,7 @@ fn settings() -> Settings {
         system: "You are Pinch.".to_owned(),
         answer_tokens_max: 100,
         turns_max: 12,
-        temperature: None,
+        sampling: crate::provider::backend::Sampling::default(),
         deadline: Duration::from_secs(300),
         zone: jiff::tz::TimeZone::UTC,
     }
@@ -70,7 +70,7 @@ fn house_in(dir: tempfile::TempDir) -> House {
     let (agent, agent_task) = Agent::new(provider, sessions.clone(), settings(), clock, events);
     let (stop, store_stop) = (CancellationToken::new(), CancellationToken::new());
     let tasks = vec![
-        tokio::spawn(agent_task.run(stop.clone(), || {})),
+        tokio::spawn(agent_task.run(stop.clone())),
         tokio::spawn({
             let store_stop = store_stop.clone();
             async move { task.run(store_stop).await.unwrap() }

@@ -15,7 +15,6 @@ use super::service::{Pending, Settings, Shared};
 use super::words::{TurnError, for_person};
 use super::{Answer, TurnEvent};
 use crate::event::Event;
-use crate::provider::backend::Sampling;
 use crate::provider::lease::Priority;
 use crate::provider::prompt::{Fitted, NoRoom, Prompt};
 use crate::provider::{Completed, Job, Progress};
@@ -89,7 +88,7 @@ async fn answer(
         route: pending.backend.clone(),
         deadline: pending.accepted_at + settings.deadline,
         answer_tokens: settings.answer_tokens_max.min(wish),
-        sampling: Sampling { temperature: settings.temperature, ..Sampling::default() },
+        sampling: settings.sampling,
         schema: None,
         tools: Vec::new(),
         events: shared.events.clone(),

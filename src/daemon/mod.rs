@@ -18,13 +18,12 @@
 //!
 //! | task | owns | wakes on | if it ends or panics | drain | time to end |
 //! |---|---|---|---|---|---|
-//! | http | listener | accept | restarts | 1 | 1 s |
-//! | terminal | unix socket | accept | restarts | 1 | 1 s |
-//! | config | watch on config.yaml | change, SIGHUP | restarts | 1 | 1 s |
-//! | turn | one turn | its message | nothing | 2 | 5 s to finish, then 1 s |
-//! | probe | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
-//! | http connection | one connection | bytes | nothing | 3 | 2 s |
-//! | terminal client | one client | lines | nothing | 3 | 2 s |
+//! | reload | watch on config.yaml | change, SIGHUP | restarts | 1 | 1 s |
+//! | http | listener, connections | accept, bytes | restarts | 2 | 7 s |
+//! | terminal | unix socket, clients | accept, lines | restarts | 2 | 7 s |
+//! | agent | turns | messages | process exits with 70 | 2 | 7 s |
+//! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
+//! | status | snapshot | happenings, timer | restarts | 5 | 1 s |
 //! | beat | watchdog, status line | timer | process exits with 70 | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!
@@ -37,13 +36,20 @@
 //!
 //! # Watchdog
 //! Critical tasks tick their `Progress`; `beat` feeds the service manager only after all of them
-//! moved since the last beat.
+//! moved since the last beat. The agent and the store prove it by an answer out of their queues.
 
+mod backends;
 pub mod beat;
 pub mod exit;
 pub mod log;
 pub mod paths;
+mod reload;
 pub mod signals;
+mod status;
 pub mod supervisor;
 pub mod systemd;
 pub mod tasks;
+mod watch;
+mod wiring;
+
+pub use self::wiring::{Wish, run};

@@ -12,27 +12,25 @@ const fn row(name: &'static str, policy: Policy, drain: u8, drain_max_s: u64) ->
     Spec { name, policy, drain, grace: Duration::ZERO, drain_max }
 }
 
-/// The HTTP listener and its connections. Those that stream an answer end when the turn does, so
-/// the listener stops first and its connections are rows of their own.
-pub const HTTP: Spec = row("http", RESTART, 1, 1);
+/// The HTTP door and its connections: running answers are told to their end, so it lives as long
+/// as the agent does.
+pub const HTTP: Spec = row("http", RESTART, 2, 7);
 
-/// One HTTP connection.
-pub const HTTP_CONNECTION: Spec = row("http connection", Policy::Once, 3, 2);
+/// The terminal's socket and its clients.
+pub const TERMINAL: Spec = row("terminal", RESTART, 2, 7);
 
-/// The terminal socket's listener.
-pub const TERMINAL: Spec = row("terminal", RESTART, 1, 1);
+/// Reads the configuration again at SIGHUP or when its file has changed.
+pub const RELOAD: Spec = row("reload", RESTART, 1, 1);
 
-/// One client of the terminal socket.
-pub const TERMINAL_CLIENT: Spec = row("terminal client", Policy::Once, 3, 2);
+/// Takes messages on and runs their turns: they get `limits::DRAIN_TURNS_MAX` to finish, then are
+/// closed as interrupted.
+pub const AGENT: Spec = row("agent", Policy::ExitProcess, 2, 7);
 
-/// The watch on `config.yaml`.
-pub const CONFIG: Spec = row("config", RESTART, 1, 1);
+/// Warm-up, and probes of backends whose breaker is open.
+pub const RECOVERY: Spec = row("recovery", RESTART, 2, 1);
 
-/// One turn.
-pub const TURN: Spec = Spec { grace: limits::DRAIN_TURNS_MAX, ..row("turn", Policy::Once, 2, 1) };
-
-/// Probes of backends whose breaker is open, and warm-up.
-pub const PROBE: Spec = row("probe", RESTART, 2, 1);
+/// Publishes the snapshot.
+pub const STATUS: Spec = row("status", RESTART, 5, 1);
 
 /// The beat.
 pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
@@ -41,8 +39,7 @@ pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
 pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
-pub const ALL: [Spec; 9] =
-    [HTTP, TERMINAL, CONFIG, TURN, PROBE, HTTP_CONNECTION, TERMINAL_CLIENT, BEAT, STORE];
+pub const ALL: [Spec; 8] = [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, STATUS, BEAT, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {
@@ -64,6 +61,7 @@ const fn drain_longest_ms() -> u128 {
 
 // Each group can use its time up and the store still has its own.
 const _: () = assert!(drain_longest_ms() <= limits::DRAIN_MAX.as_millis());
+const _: () = assert!(AGENT.drain_max.as_millis() > limits::DRAIN_TURNS_MAX.as_millis());
 const _: () = assert!(STORE.drain_max.as_millis() > limits::STORE_BUSY_MAX.as_millis());
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::limits;
 use crate::provider::budget;
 
 /// The soul that ships with the program.
-const BUILT_IN: &str = include_str!("../../soul.md");
+pub const BUILT_IN: &str = include_str!("../../soul.md");
 
 /// The marks, in the order in which they must stand, each once.
 const MARKS: [&str; 4] = [

@@ -28,6 +28,18 @@ impl Progress {
         self.ticks.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Waits until the beat asks for a proof of life. For tasks whose proof is work of its own:
+    /// whoever serves a queue is proven alive by an answer out of that queue.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn asked(&mut self) {
+        if self.beat.changed().await.is_err() {
+            // The supervisor is gone, and with it everybody who could ask.
+            std::future::pending().await
+        }
+    }
+
     /// Waits for `work`, and says at each beat that the task is awake. Costs no timer of its own.
     ///
     /// # Cancel safety

@@ -1,0 +1,112 @@
+//! Publishes what is true now: at every happening, and now and then because time passes too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::service::Agent;
+use crate::event::{Event, Events};
+use crate::provider::Provider;
+use crate::snapshot::{Publisher, Snapshot};
+use crate::store::Store;
+
+/// Without happenings only ages and countdowns change; a person who looks twice in this time
+/// sees the same.
+const REFRESH: Duration = Duration::from_secs(15);
+
+/// Notices kept beside those that follow from the state: enough for every part to have one.
+const NOTICES_MAX: usize = 8;
+
+/// What the snapshot is made of.
+#[derive(Clone)]
+pub(super) struct Sources {
+    pub(super) designation: String,
+    pub(super) started: Instant,
+    pub(super) provider: Arc<Provider>,
+    pub(super) agent: Arc<Agent>,
+    pub(super) store: Store,
+    pub(super) events: Events,
+    /// Sentences from the start that stay true until the next one.
+    pub(super) notices: Vec<String>,
+}
+
+/// Publishes until `stop`.
+pub(super) async fn run(sources: Sources, publisher: Arc<Publisher>, stop: CancellationToken) {
+    let mut happenings = sources.events.listen();
+    let mut refresh = interval(REFRESH);
+    refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut notices = sources.notices.clone();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => return,
+            happening = happenings.recv() => match happening {
+                Ok(event) => notices.extend(notice(&event)),
+                Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return,
+            },
+            _ = refresh.tick() => {}
+        }
+        let surplus = notices.len().saturating_sub(NOTICES_MAX);
+        notices.drain(..surplus);
+        publisher.publish(sources.snapshot(&notices));
+    }
+}
+
+/// What a person should read about a happening long after it.
+pub(super) fn notice(event: &Event) -> Option<String> {
+    match event {
+        Event::StoreReplaced { aside } => Some(format!(
+            "The database was damaged. It was set aside as {aside} and a new one was started."
+        )),
+        Event::PromptTruncated { backend, counted, expected } => Some(format!(
+            "{backend} read only {counted} of at least {expected} tokens of a prompt: it cuts \
+             prompts in silence. Give it a larger context."
+        )),
+        Event::TaskFailed { task, outcome } => Some(format!("The {task} task {outcome}.")),
+        _ => None,
+    }
+}
+
+impl Sources {
+    /// What is true now.
+    pub(super) fn snapshot(&self, notices: &[String]) -> Snapshot {
+        let backends = self.provider.states();
+        let active = self.provider.active();
+        let store = self.store.health();
+        let mut notices = notices.to_vec();
+        if store.degraded {
+            notices.push(format!(
+                "The database cannot be written; {} writes are kept in memory and tried again.",
+                store.kept
+            ));
+        }
+        Snapshot {
+            designation: self.designation.clone(),
+            pid: std::process::id(),
+            uptime_s: self.started.elapsed().as_secs(),
+            online: active.is_some(),
+            active_backend: active.unwrap_or_else(|| "offline".to_owned()),
+            last_error: backends.first().and_then(|first| first.last_error.clone()),
+            backends,
+            turns: self.agent.turns(),
+            store_ok: !store.degraded,
+            notices,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_outlives_its_moment_becomes_a_notice() {
+        let aside = "crayfish.db.damaged".to_owned();
+        assert!(notice(&Event::StoreReplaced { aside }).is_some());
+        assert!(notice(&Event::StoreRecovered).is_none());
+    }
+}

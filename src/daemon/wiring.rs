@@ -1,0 +1,465 @@
+//! Constructs the parts and connects them, in the order that `daemon` documents.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::backends;
+use super::beat;
+use super::exit::{self, Exit};
+use super::log::{self, LogLevel};
+use super::paths::{Env, PathError, Paths};
+use super::reload::{self, Reload, settings};
+use super::signals::Signals;
+use super::status::{self, Sources};
+use super::supervisor::{Moment, Stopping, Supervisor};
+use super::systemd::{Manager, watchdog_from_env};
+use super::tasks;
+use crate::agent::Converse;
+use crate::agent::service::{Agent, AgentTask};
+use crate::clock::{SystemClock, WallClock};
+use crate::config::env::ProcessEnv;
+use crate::config::sections::storage::JournalFsync;
+use crate::config::{self, Config, Loaded};
+use crate::connector::terminal::{self, Socket};
+use crate::event::Events;
+use crate::http::access::Access;
+use crate::http::server::{self, Service};
+use crate::net::Http;
+use crate::net::client::ReqwestHttp;
+use crate::provider::Provider;
+use crate::session::{MAIN, Sessions};
+use crate::snapshot::{self, Publisher, Reader};
+use crate::soul::{self, regions};
+use crate::store::file::{self, InstanceLock, LockError};
+use crate::store::{self, Options, Store, StoreError, StoreTask};
+
+/// The file that says who the agent is, in the state directory.
+const SOUL_FILE: &str = "soul.md";
+
+/// How often the heart beats unless the watchdog wants it more often.
+const PULSE: Duration = Duration::from_secs(30);
+
+/// Why the daemon does not start. The text names the place and the fix.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error("{0}")]
+    Config(#[from] config::ConfigError),
+    #[error("{0}")]
+    Path(#[from] PathError),
+    #[error("{0}; stop it first, or give this one a directory of its own with --state")]
+    Locked(LockError),
+    #[error("{path}: {source}")]
+    Unlockable { path: PathBuf, source: std::io::Error },
+    #[error("the database cannot be used: {0}")]
+    Store(#[from] StoreError),
+    #[error("cannot listen on {address}: {source}; stop what listens there, or set web_chat.port")]
+    Port { address: SocketAddr, source: std::io::Error },
+    #[error("{0}")]
+    Socket(#[from] terminal::BindError),
+    #[error("web_chat: {0}")]
+    Access(#[from] crate::http::access::AccessError),
+    #[error("the system refuses {what}: {source}")]
+    System { what: &'static str, source: std::io::Error },
+    #[error("stopped while starting")]
+    Stopping(#[from] Stopping),
+}
+
+/// What `run` was asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Wish {
+    /// `--config`.
+    pub config: Option<PathBuf>,
+    /// `--state`.
+    pub state: Option<PathBuf>,
+}
+
+/// What stays the same for the whole life of the process.
+struct Ground {
+    wish: Wish,
+    loaded: Loaded,
+    paths: Paths,
+    level: Option<LogLevel>,
+    manager: Arc<Manager>,
+    started: Instant,
+    /// Held, not read: the kernel frees it when the process ends, however it ends.
+    _lock: InstanceLock,
+}
+
+/// The parts of the house.
+struct House {
+    provider: Arc<Provider>,
+    store: Store,
+    sessions: Sessions,
+    agent: Arc<Agent>,
+    identity: String,
+    events: Events,
+    publisher: Arc<Publisher>,
+    reader: Reader,
+    notices: Vec<String>,
+}
+
+/// Runs the daemon to its end and gives the exit code.
+#[must_use]
+pub fn run(wish: Wish) -> u8 {
+    let level = log::start(tracing::Level::INFO);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // SQLite needs one thread, name look-ups another; the rest is headroom for both.
+        .max_blocking_threads(4)
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(source) => return refuse(&StartError::System { what: "a runtime", source }),
+    };
+    let ended = runtime.block_on(Box::pin(live(wish, level)));
+    // A blocking call that hangs in the kernel cannot be joined.
+    runtime.shutdown_background();
+    match ended {
+        Ok(exit) => {
+            tracing::info!(event = "daemon.stopped", code = exit.code(), "stopped");
+            exit.code()
+        }
+        Err(error) => refuse(&error),
+    }
+}
+
+/// Says why there is no start: to the log, and to the person if the log goes elsewhere.
+fn refuse(error: &StartError) -> u8 {
+    let code = match error {
+        StartError::Config(_) | StartError::Access(_) => exit::CONFIG,
+        StartError::Path(error) => error.code(),
+        StartError::Unlockable { .. } | StartError::Store(_) | StartError::Socket(_) => {
+            exit::CANNOT_CREATE
+        }
+        StartError::Locked(_) | StartError::Port { .. } => exit::CANNOT_CREATE,
+        StartError::System { .. } | StartError::Stopping(_) => exit::INTERNAL,
+    };
+    let _ = writeln!(std::io::stderr().lock(), "crayfish: {error}");
+    code
+}
+
+/// From the configuration to the exit.
+async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
+    let started = Instant::now();
+    let loaded = config::load(wish.config.as_deref(), &ProcessEnv)?;
+    if let Some(level) = &level {
+        level.set(loaded.config.log.level);
+    }
+    reload::log_warnings(&loaded);
+    let paths = Paths::choose(&Env::read(wish.state.clone()))?;
+    paths.prepare()?;
+    let lock = lock(&paths)?;
+    let manager = Arc::new(Manager::from_env());
+    let ground = Ground { wish, loaded, paths, level, manager, started, _lock: lock };
+    let config = Arc::clone(&ground.loaded.config);
+
+    let (house, store_task, agent_task) = build(&ground)?;
+    let socket = Socket::bind(&ground.paths.socket())?;
+    let listener = match config.web_chat.enabled {
+        true => Some(listen(config.web_chat.address).await?),
+        false => None,
+    };
+    let signals =
+        Signals::new().map_err(|source| StartError::System { what: "signal handlers", source })?;
+    let supervisor = Supervisor::new(house.events.clone());
+    let asked = Arc::new(Notify::new());
+    spawn_store(&supervisor, &house, store_task)?;
+    recover(&house.sessions).await;
+    spawn_work(&supervisor, &house, agent_task)?;
+    spawn_doors(&supervisor, &house, &ground, socket, listener)?;
+    spawn_keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
+    announce(&ground, &house, &config);
+
+    let manager = Arc::clone(&ground.manager);
+    let exit = supervisor
+        .run(signals, |moment| match moment {
+            Moment::Reload => asked.notify_one(),
+            Moment::Stopping => {
+                tracing::info!(event = "daemon.stopping", "stopping");
+                manager.stopping("stopping");
+            }
+        })
+        .await;
+    Ok(exit)
+}
+
+fn lock(paths: &Paths) -> Result<InstanceLock, StartError> {
+    file::lock(&paths.state).map_err(|error| match error {
+        LockError::Io { path, source } => StartError::Unlockable { path, source },
+        held @ LockError::Held { .. } => StartError::Locked(held),
+    })
+}
+
+async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Port { address, source })
+}
+
+/// Builds everything; nothing runs yet.
+fn build(ground: &Ground) -> Result<(House, StoreTask, AgentTask), StartError> {
+    let config = &ground.loaded.config;
+    let events = Events::default();
+    let clock: Arc<dyn WallClock> = Arc::new(SystemClock);
+    let (soul, mut notices) = read_soul(&ground.paths.state);
+    let options = Options {
+        state_dir: ground.paths.state.clone(),
+        fsync_always: config.storage.journal_fsync == JournalFsync::Always,
+        idle_flush: config.system.idle_flush,
+        pages_max: None,
+    };
+    // Heard before the status task exists: a damaged database is worth a notice.
+    let mut early = events.listen();
+    let (store, store_task) = Store::open(options, Arc::clone(&clock), events.clone())?;
+    while let Ok(event) = early.try_recv() {
+        notices.extend(status::notice(&event));
+    }
+    let http: Arc<dyn Http> = Arc::new(ReqwestHttp::new());
+    let engines = backends::engines(config, &http, &events);
+    let provider = Provider::new(engines, events.clone());
+    let identity = identity(config, &soul, &mut notices);
+    let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
+    let (agent, agent_task) = Agent::new(
+        Arc::clone(&provider),
+        sessions.clone(),
+        settings(config, &identity),
+        clock,
+        events.clone(),
+    );
+    let (publisher, reader) = snapshot::channel(snapshot::Snapshot::default());
+    let publisher = Arc::new(publisher);
+    let house =
+        House { provider, store, sessions, agent, identity, events, publisher, reader, notices };
+    house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
+    Ok((house, store_task, agent_task))
+}
+
+/// Reads the soul; a first start writes the shipped one for its owner to edit.
+fn read_soul(state: &Path) -> (regions::Soul, Vec<String>) {
+    let path = state.join(SOUL_FILE);
+    let first_start = !path.exists() && !state.join(store::FILE_NAME).exists();
+    if first_start && let Err(error) = file::replace_atomically(&path, regions::BUILT_IN.as_bytes())
+    {
+        tracing::warn!(path = %path.display(), %error, "the shipped soul could not be written");
+    }
+    let soul::Loaded { soul, notice } = soul::load(&path);
+    (soul, notice.into_iter().collect())
+}
+
+/// The identity block, byte-identical until the next start.
+fn identity(config: &Config, soul: &regions::Soul, notices: &mut Vec<String>) -> String {
+    let system = &config.system;
+    let operator = match system.architect_honorific.as_str() {
+        "" => system.architect_name.clone(),
+        honorific => format!("{honorific} {}", system.architect_name),
+    };
+    let block = regions::identity_block(soul, &system.individual_designation, &operator);
+    notices.extend(block.notices);
+    block.text
+}
+
+/// Closes what a crash left open. A store that cannot be read does not keep the daemon down.
+async fn recover(sessions: &Sessions) {
+    match sessions.recover().await {
+        Ok(0) => {}
+        Ok(turns) => tracing::info!(event = "session.recovered", turns, "closed interrupted turns"),
+        Err(error) => tracing::error!(%error, "interrupted turns could not be closed"),
+    }
+    if let Err(error) = sessions.open(MAIN).await {
+        tracing::error!(%error, "the main conversation could not be read");
+    }
+}
+
+/// Turns a task that can be started once into a factory for the supervisor: critical tasks are
+/// never started again.
+fn once<T>(value: T) -> impl FnMut() -> Option<T> {
+    let mut value = Some(value);
+    move || value.take()
+}
+
+fn spawn_store(supervisor: &Supervisor, house: &House, task: StoreTask) -> Result<(), StartError> {
+    let mut task = once(task);
+    let store = house.store.clone();
+    supervisor.spawn(tasks::STORE, move |mut cx| {
+        let (task, store) = (task(), store.clone());
+        async move {
+            let Some(task) = task else { return Err(StoreError::Closed) };
+            let prove = async {
+                loop {
+                    cx.progress.asked().await;
+                    // Out of the queue and through the database: a hung disk stops it.
+                    if store.last_turn(MAIN).await.is_ok() {
+                        cx.progress.tick();
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = task.run(cx.stop.clone()) => ended,
+                () = prove => Ok(()),
+            }
+        }
+    })?;
+    Ok(())
+}
+
+fn spawn_work(supervisor: &Supervisor, house: &House, task: AgentTask) -> Result<(), StartError> {
+    let mut task = once(task);
+    let agent = Arc::clone(&house.agent);
+    supervisor.spawn(tasks::AGENT, move |mut cx| {
+        let (task, agent) = (task(), Arc::clone(&agent));
+        async move {
+            let Some(task) = task else { return Err("cannot be started twice") };
+            let prove = async {
+                loop {
+                    cx.progress.asked().await;
+                    agent.ping().await;
+                    cx.progress.tick();
+                }
+            };
+            tokio::select! {
+                biased;
+                () = task.run(cx.stop.clone()) => Ok(()),
+                () = prove => Ok(()),
+            }
+        }
+    })?;
+    let provider = Arc::clone(&house.provider);
+    supervisor.spawn(tasks::RECOVERY, move |cx| {
+        let provider = Arc::clone(&provider);
+        async move {
+            provider.recover(cx.stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        }
+    })?;
+    Ok(())
+}
+
+fn spawn_doors(
+    supervisor: &Supervisor,
+    house: &House,
+    ground: &Ground,
+    socket: Socket,
+    listener: Option<TcpListener>,
+) -> Result<(), StartError> {
+    let (config, path) = (&ground.loaded.config, ground.paths.socket());
+    let converse: Arc<dyn Converse> = Arc::clone(&house.agent) as _;
+    if let Some(listener) = listener {
+        let access = Access::new(
+            config.web_chat.address,
+            &config.web_chat.allowed_hosts,
+            config.web_chat.auth_token.as_ref().map(|token| token.expose()),
+        )?;
+        let service = Arc::new(Service {
+            converse: Arc::clone(&converse),
+            snapshot: house.reader.clone(),
+            access,
+        });
+        let address = config.web_chat.address;
+        let mut bound = once(listener);
+        supervisor.spawn(tasks::HTTP, move |cx| {
+            let (bound, service) = (bound(), Arc::clone(&service));
+            async move {
+                let listener = match bound {
+                    Some(listener) => listener,
+                    None => TcpListener::bind(address).await?,
+                };
+                server::serve(listener, service, cx.stop).await;
+                Ok::<_, std::io::Error>(())
+            }
+        })?;
+    }
+    let reader = house.reader.clone();
+    let mut bound = once(socket);
+    supervisor.spawn(tasks::TERMINAL, move |cx| {
+        let (bound, converse, reader) = (bound(), Arc::clone(&converse), reader.clone());
+        let path = path.clone();
+        async move {
+            let socket = match bound {
+                Some(socket) => socket,
+                None => Socket::bind(&path)?,
+            };
+            terminal::serve(socket, converse, reader, cx.stop).await;
+            Ok::<_, terminal::BindError>(())
+        }
+    })?;
+    Ok(())
+}
+
+fn spawn_keepers(
+    supervisor: &Supervisor,
+    ground: &Ground,
+    house: &House,
+    asked: Arc<Notify>,
+) -> Result<(), StartError> {
+    let sources = house.sources(&ground.loaded.config, ground.started);
+    let publisher = Arc::clone(&house.publisher);
+    supervisor.spawn(tasks::STATUS, move |cx| {
+        let (sources, publisher) = (sources.clone(), Arc::clone(&publisher));
+        async move {
+            status::run(sources, publisher, cx.stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        }
+    })?;
+    let reload = Reload {
+        flag: ground.wish.config.clone(),
+        loaded: Arc::new(Mutex::new(ground.loaded.clone())),
+        agent: Arc::clone(&house.agent),
+        identity: house.identity.clone(),
+        level: ground.level.clone(),
+        manager: Arc::clone(&ground.manager),
+        events: house.events.clone(),
+        asked,
+    };
+    supervisor.spawn(tasks::RELOAD, move |cx| {
+        let reload = reload.clone();
+        async move {
+            reload::run(reload, cx.stop).await;
+            Ok::<_, std::convert::Infallible>(())
+        }
+    })?;
+    let manager = Arc::clone(&ground.manager);
+    let watchdog = watchdog_from_env();
+    beat::start(&supervisor.spawner(), PULSE, watchdog, manager, house.reader.clone())?;
+    Ok(())
+}
+
+/// Tells everybody that the daemon serves.
+fn announce(ground: &Ground, house: &House, config: &Config) {
+    for notice in &house.notices {
+        tracing::warn!(event = "daemon.notice", "{notice}");
+    }
+    let address = match config.web_chat.enabled {
+        true => format!("http://{}", config.web_chat.address),
+        false => "none".to_owned(),
+    };
+    tracing::info!(
+        event = "daemon.ready",
+        http = address,
+        socket = %ground.paths.socket().display(),
+        state = %ground.paths.state.display(),
+        backends = house.provider.names().join(" "),
+        after_ms = u64::try_from(ground.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "ready"
+    );
+    ground.manager.ready(&beat::status_line(&house.reader.load()));
+}
+
+impl House {
+    fn sources(&self, config: &Config, started: Instant) -> Sources {
+        Sources {
+            designation: config.system.individual_designation.clone(),
+            started,
+            provider: Arc::clone(&self.provider),
+            agent: Arc::clone(&self.agent),
+            store: self.store.clone(),
+            events: self.events.clone(),
+            notices: self.notices.clone(),
+        }
+    }
+}
