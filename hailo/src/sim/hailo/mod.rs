@@ -1,0 +1,1 @@
+//! `hailo-sim`: hailo-ollama's wire behaviour and pace, without the device.
