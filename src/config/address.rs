@@ -12,6 +12,13 @@ const HOST_BYTES_MAX: usize = 253;
 /// Reads a server's URL. `shown` is what messages quote.
 pub(super) fn url(text: &str, shown: &str) -> Result<Url, Wrong> {
     let wrong = |says: &str| Err(Wrong::new(format!("{shown} {says}"), Rule::Url.hint()));
+    // First, as every other message quotes the text, password and all.
+    if text.contains('@') {
+        return Err(Wrong::new(
+            "a user or password inside the URL would end up in logs",
+            "remove the part up to \"@\"; use the key for secrets",
+        ));
+    }
     let lower = text.to_ascii_lowercase();
     let (tls, rest) = if lower.starts_with("http://") {
         (false, &text["http://".len()..])
@@ -27,12 +34,6 @@ pub(super) fn url(text: &str, shown: &str) -> Result<Url, Wrong> {
         Some(at) => rest.split_at(at),
         None => (rest, ""),
     };
-    if authority.contains('@') {
-        return Err(Wrong::new(
-            "a user or password inside the URL would end up in logs",
-            "remove the part before \"@\"; use the key for secrets",
-        ));
-    }
     let (host_text, port) = split_port(authority)?;
     let host = match host_text.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
         Some(inner) if inner.parse::<Ipv6Addr>().is_ok() => inner.to_ascii_lowercase(),

@@ -38,6 +38,7 @@ use std::sync::Arc;
 
 use self::env::Env;
 use self::problem::{Problem, Severity};
+use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
 use self::sections::hardware::Hardware;
 use self::sections::openai::Openai;
@@ -109,6 +110,25 @@ pub struct Loaded {
     pub warnings: Vec<Problem>,
     /// The file; absent if there is none and the defaults stand.
     pub path: Option<PathBuf>,
+}
+
+impl Loaded {
+    /// Loads again. Keys that take effect without a restart get their new values; the others
+    /// keep those the program runs with, so that what is shown as in effect is in effect.
+    ///
+    /// # Errors
+    /// As for [`load`]; the running configuration stands.
+    pub fn reload(
+        &self,
+        path: Option<&Path>,
+        env: &dyn Env,
+    ) -> Result<(Self, Changes), ConfigError> {
+        let loaded = load(path, env)?;
+        let changes = reload::changes(&self.values, &loaded.values);
+        let values = self.values.with_live_of(&loaded.values);
+        let config = Arc::new(Config::new(&values));
+        Ok((Self { config, values, ..loaded }, changes))
+    }
 }
 
 /// Why there is no configuration. The program exits with code 78, or keeps the one it has.

@@ -203,11 +203,21 @@ impl Builder {
             None => self.root = Some(node),
             Some(Open::List { items, .. }) => items.push(node),
             Some(Open::Map { members, .. }) => {
-                if let Some(problem) = members.put(node) {
+                if let Some(mut problem) = members.put(node) {
+                    problem.path = self.path_of(&problem.path);
                     self.problems.push(problem);
                 }
             }
         }
+    }
+
+    /// The dotted path of a name in the innermost mapping.
+    fn path_of(&self, name: &str) -> String {
+        let outer = self.open.iter().filter_map(|open| match open {
+            Open::Map { members, .. } => members.key.as_ref().map(|(key, _)| key.as_str()),
+            Open::List { .. } => None,
+        });
+        outer.chain([name]).filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
     }
 
     fn refuse_marks(&mut self, line: usize, anchor: usize, tagged: bool) {

@@ -147,6 +147,13 @@ impl Rule {
         }
         let Expanded { text, origin } =
             expand(raw, env).map_err(|secrets::Unexpandable { says, fix }| Wrong { says, fix })?;
+        // Who names a variable for a token wants one: without it a door would stand open.
+        if matches!(self, Self::Secret) && text.is_empty() && !raw.is_empty() {
+            return Err(Wrong::new(
+                "what it refers to is empty",
+                "set the variable or credential, or write \"\" for no secret",
+            ));
+        }
         self.read_text(&text, &shown).map(|value| (value, origin))
     }
 

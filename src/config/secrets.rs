@@ -5,7 +5,7 @@
 //! - A message about a value quotes what stands in the file, never what it was expanded to.
 //!
 //! # Absences
-//! - Nothing here reads the environment; [`Env`](super::env::Env) does.
+//! - Nothing here reads the environment; [`Env`] does.
 
 use super::env::Env;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::key::{AnyKey, Key, Spec, Typed};
+use super::key::{AnyKey, Key, Reload, Spec, Typed};
 use super::secrets::HIDDEN;
 use super::sections::SECTIONS;
 use super::value::Value;
@@ -138,6 +138,23 @@ impl Values {
         self.value(spec) == other.value(spec)
     }
 
+    /// These values, with those of `newer` for the keys that take effect without a restart.
+    #[must_use]
+    pub(super) fn with_live_of(&self, newer: &Self) -> Self {
+        let mut merged = self.clone();
+        for key in SECTIONS.iter().flat_map(|section| section.keys) {
+            let Spec { path, reload, .. } = *key.spec();
+            // What did not change is taken too, as its line may have.
+            if reload == Reload::Live || self.same(newer, key.spec()) {
+                match newer.set.get(path) {
+                    Some(held) => merged.set.insert(path, held.clone()),
+                    None => merged.set.remove(path),
+                };
+            }
+        }
+        merged
+    }
+
     pub(super) fn set(&mut self, path: &'static str, value: Value, source: Source) {
         self.set.insert(path, Held { value, source });
     }
@@ -161,7 +178,7 @@ pub(super) fn show(value: &Value) -> String {
         Value::Nothing => "null".into(),
         Value::Flag(flag) => flag.to_string(),
         Value::Whole(whole) => whole.to_string(),
-        Value::Number(number) => format!("{number:?}"),
+        Value::Number(number) => number.to_string(),
         Value::Text(text) => format!("{text:?}"),
         Value::Word(word) => (*word).into(),
         Value::Time(time) => format!("\"{:02}:{:02}\"", time.hour(), time.minute()),

@@ -166,7 +166,7 @@ pub const OPENAI_DECODE: Key<f64> = Key::number(
     "openai: slowest decoding; with job_margin_s it bounds the whole answer.",
 );
 
-/// See its document.
+/// What an answer may take beyond its decoding.
 pub const JOB_MARGIN: Key<Duration> = Key::seconds(
     "provider.job_margin_s",
     30.0,
