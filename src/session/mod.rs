@@ -13,6 +13,8 @@
 
 pub mod log;
 mod recent;
+#[cfg(test)]
+mod tests;
 pub mod window;
 pub mod wire;
 

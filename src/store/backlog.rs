@@ -50,7 +50,7 @@ impl Backlog {
     /// Called after the disk refused: answers everybody, keeps what fits. Returns how many shown
     /// deltas were given up.
     pub(super) fn keep(&mut self, error: &StoreError) -> u64 {
-        self.compact();
+        self.compact(error);
         let mut bytes: usize = self.pending.iter().map(|p| bytes_of(&p.write)).sum();
         // A message that has just come can still be refused; its person is told.
         while bytes > limits::STORE_BACKLOG_BYTES_MAX {
@@ -87,7 +87,7 @@ impl Backlog {
 
     /// Joins the deltas of a turn into one row and drops those of turns that end in here, whose
     /// end holds the whole text. Nothing is lost.
-    fn compact(&mut self) {
+    fn compact(&mut self, error: &StoreError) {
         let mut out: VecDeque<Pending> = VecDeque::with_capacity(self.pending.len());
         for mut next in std::mem::take(&mut self.pending) {
             match &mut next.write {
@@ -102,13 +102,17 @@ impl Backlog {
                     });
                     if let Some(earlier) = earlier {
                         earlier.push_str(text);
-                        next.answer(Err(StoreError::Full));
+                        next.answer(Err(error.clone()));
                         continue;
                     }
                 }
-                Write::Finish { session, turn, .. } => out.retain(|p| {
-                    !matches!(&p.write,
-                        Write::Partial { session: s, turn: t, .. } if s == session && t == turn)
+                Write::Finish { session, turn, .. } => out.retain_mut(|p| {
+                    let replaced = matches!(&p.write,
+                        Write::Partial { session: s, turn: t, .. } if s == session && t == turn);
+                    if replaced {
+                        p.answer(Err(error.clone()));
+                    }
+                    !replaced
                 }),
                 Write::Begin { .. } => {}
             }
@@ -126,4 +130,93 @@ fn bytes_of(write: &Write) -> usize {
                 events.iter().map(|e| ROW_BYTES + e.body.len()).sum()
             }
         }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::NewEvent;
+
+    fn partial(turn: u64, text: &str) -> Write {
+        Write::Partial { session: "a".into(), turn, text: text.into() }
+    }
+
+    fn begin(turn: u64, bytes: usize) -> Write {
+        let events = vec![NewEvent { at_ms: 0, kind: "user", body: vec![0; bytes] }];
+        Write::Begin { session: "a".into(), title: String::new(), profile: "p", turn, events }
+    }
+
+    fn finish(turn: u64, bytes: usize) -> Write {
+        let events = vec![NewEvent { at_ms: 0, kind: "end", body: vec![0; bytes] }];
+        Write::Finish { session: "a".into(), turn, events }
+    }
+
+    type Answers = Vec<oneshot::Receiver<Result<(), StoreError>>>;
+
+    fn backlog(writes: Vec<Write>) -> (Backlog, Answers) {
+        let mut backlog = Backlog::default();
+        let mut answers = Vec::new();
+        for write in writes {
+            let (answer, receiver) = oneshot::channel();
+            backlog.pending.push_back(Pending { write, answer: Some(answer) });
+            answers.push(receiver);
+        }
+        (backlog, answers)
+    }
+
+    fn writes(backlog: &Backlog) -> Vec<Write> {
+        backlog.pending.iter().map(|p| p.write.clone()).collect()
+    }
+
+    #[test]
+    fn deltas_are_joined_and_those_of_ended_turns_dropped() {
+        let (mut backlog, mut answers) = backlog(vec![
+            begin(1, 1),
+            partial(1, "a"),
+            begin(2, 1),
+            partial(2, "x"),
+            partial(1, "b"),
+            partial(2, "y"),
+            finish(2, 1),
+            partial(1, "c"),
+        ]);
+        assert_eq!(backlog.keep(&StoreError::Full), 0);
+        let expected = [begin(1, 1), partial(1, "abc"), begin(2, 1), finish(2, 1)];
+        assert_eq!(writes(&backlog), expected);
+        for answer in &mut answers {
+            assert_eq!(answer.try_recv(), Ok(Err(StoreError::Full)), "everybody is answered");
+        }
+    }
+
+    #[test]
+    fn beyond_the_bound_new_messages_are_refused_then_the_oldest_deltas_marked() {
+        let third = limits::STORE_BACKLOG_BYTES_MAX / 3;
+        let (mut backlog, _answers) = backlog(vec![finish(1, third), begin(2, 10)]);
+        backlog.keep(&StoreError::Full);
+        let (answer, mut refused) = oneshot::channel();
+        let deltas = [partial(2, &"o".repeat(third)), partial(3, &"n".repeat(third))];
+        for write in deltas {
+            backlog.pending.push_back(Pending { write, answer: None });
+        }
+        backlog.pending.push_back(Pending { write: begin(4, third), answer: Some(answer) });
+        assert_eq!(backlog.keep(&StoreError::Full), 1);
+        assert_eq!(refused.try_recv(), Ok(Err(StoreError::Overloaded)));
+        let expected =
+            [finish(1, third), begin(2, 10), partial(2, LOST_MARK), partial(3, &"n".repeat(third))];
+        assert_eq!(writes(&backlog), expected);
+        assert_eq!(backlog.keep(&StoreError::Full), 0, "a mark is not marked again");
+    }
+
+    #[test]
+    fn a_slice_is_never_empty_and_never_more_than_there_is() {
+        let huge = limits::STORE_SLICE_BYTES * 2;
+        for (list, slice) in [
+            (vec![], 0),
+            (vec![finish(1, huge), finish(2, 1)], 1),
+            (vec![finish(1, 1), finish(2, huge)], 1),
+            (vec![finish(1, 1), finish(2, 1)], 2),
+        ] {
+            assert_eq!(backlog(list).0.slice(), slice);
+        }
+    }
 }

@@ -196,9 +196,16 @@ fn set_aside(path: &Path, clock: &dyn WallClock) -> std::io::Result<PathBuf> {
         aside = beside(path, &format!(".damaged-{stamp}-{again}"));
         again += 1;
     }
-    // The log first: left behind, it would be played into the new file.
-    for suffix in ["-wal", "-shm"] {
-        match fs::rename(beside(path, suffix), beside(&aside, suffix)) {
+    // The log first: left behind, it would be played into the new file. Its index is rebuilt by
+    // whoever opens the damaged file, and an empty log holds nothing.
+    let wal = beside(path, "-wal");
+    let moved = if file_bytes(&wal) > 0 {
+        fs::rename(&wal, beside(&aside, "-wal"))
+    } else {
+        fs::remove_file(&wal)
+    };
+    for done in [moved, fs::remove_file(beside(path, "-shm"))] {
+        match done {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
