@@ -94,6 +94,7 @@ pub const TURNS_MAX: usize = 32;
 pub const TURN_EVENTS_QUEUE: usize = 64;
 
 /// Jobs queued for the database writer.
+/// Some seconds of deltas at the fastest pace; beyond it the asker waits or is refused.
 pub const STORE_QUEUE: usize = 256;
 
 /// Happenings a reader of the broadcast may be behind before it is told that it missed some.

@@ -1,7 +1,10 @@
 //! Integration tests.
 #![allow(
     clippy::disallowed_methods,
-    reason = "tests spawn, sleep, start the program and write files where they like"
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests start the program, write files and end by panicking"
 )]
 
 #[cfg(test)]
