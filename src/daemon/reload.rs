@@ -15,8 +15,8 @@ use super::systemd::Manager;
 use super::watch::Watch;
 use crate::agent::service::{Agent, Settings};
 use crate::config::env::ProcessEnv;
-use crate::config::reload::changes;
-use crate::config::{self, Config, ConfigError, Loaded};
+use crate::config::reload::Change;
+use crate::config::{Config, ConfigError, Loaded};
 use crate::event::{Event, Events};
 
 /// An editor's save may be several writes; they are taken as one.
@@ -121,7 +121,7 @@ impl Reload {
 
     /// Reads and applies. An unchanged file is worth a word only if a person asked.
     fn once(&self, asked: bool) {
-        let new = match config::load(self.flag.as_deref(), &ProcessEnv) {
+        let (new, changes) = match self.current().reload(self.flag.as_deref(), &ProcessEnv) {
             Ok(new) => new,
             Err(error) => {
                 tracing::error!(problems = %error, "the new configuration is not used");
@@ -134,7 +134,6 @@ impl Reload {
             }
         };
         log_warnings(&new);
-        let changes = changes(&self.current().values, &new.values);
         if changes.is_empty() && !asked {
             return;
         }
@@ -142,9 +141,8 @@ impl Reload {
         if let Some(level) = &self.level {
             level.set(new.config.log.level);
         }
-        let paths = |changes: &[config::reload::Change]| {
-            changes.iter().map(|change| change.path.to_owned()).collect()
-        };
+        let paths =
+            |changes: &[Change]| changes.iter().map(|change| change.path.to_owned()).collect();
         self.events.tell(Event::ConfigReloaded {
             changed: paths(&changes.live),
             restart: paths(&changes.restart),
