@@ -9,3 +9,6 @@
 
 #[cfg(test)]
 mod config;
+
+#[cfg(test)]
+mod wire;
