@@ -10,6 +10,7 @@ use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
 use super::fault::Fault;
+use super::think::ThinkMode;
 
 /// Who a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -191,4 +192,19 @@ pub trait Backend: Send + Sync {
     /// Whether an aborted answer leaves a cache that a continuation would be decoded on, so that
     /// a request which literally extends it must not be sent (hailo-ollama).
     fn abort_dirties_cache(&self) -> bool;
+
+    /// Whether answers begin inside their thinking, because the model's template opens it.
+    fn think_mode(&self) -> ThinkMode {
+        ThinkMode::MayOpen
+    }
+
+    /// Measured decode rate in tokens a second, once there was something to measure.
+    fn tokens_per_s(&self) -> Option<f32> {
+        None
+    }
+
+    /// Whether the last answers were all much slower than this backend used to be.
+    fn is_degraded(&self) -> bool {
+        false
+    }
 }

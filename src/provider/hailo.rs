@@ -24,6 +24,7 @@ use super::learned::{Learned, Seed};
 use super::parse::Dialect;
 use super::phases::{Limits, Plan, answer};
 use super::sanitise;
+use super::think::ThinkMode;
 use crate::net::{Http, Method};
 
 mod config;
@@ -116,12 +117,6 @@ impl Hailo {
             dialect: Dialect::Hailo,
         };
         Self { config, door, learned: Arc::new(learned), resolved: Arc::default() }
-    }
-
-    /// Whether the model's answers begin inside its thinking.
-    #[must_use]
-    pub fn starts_thinking(&self) -> bool {
-        published(&self.config.model).starts_thinking
     }
 
     /// What was learned about the server's speed.
@@ -295,6 +290,19 @@ impl Backend for Hailo {
 
     fn abort_dirties_cache(&self) -> bool {
         true
+    }
+
+    fn think_mode(&self) -> ThinkMode {
+        let starts_inside = published(&self.config.model).starts_thinking;
+        if starts_inside { ThinkMode::StartsInside } else { ThinkMode::MayOpen }
+    }
+
+    fn tokens_per_s(&self) -> Option<f32> {
+        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.learned.is_degraded()
     }
 }
 

@@ -340,6 +340,14 @@ impl Backend for Ollama {
     fn abort_dirties_cache(&self) -> bool {
         false
     }
+
+    fn tokens_per_s(&self) -> Option<f32> {
+        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.learned.is_degraded()
+    }
 }
 
 /// A tool as both Ollama and OpenAI write it.

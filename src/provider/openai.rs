@@ -273,6 +273,14 @@ impl Backend for OpenAi {
     fn abort_dirties_cache(&self) -> bool {
         false
     }
+
+    fn tokens_per_s(&self) -> Option<f32> {
+        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.learned.is_degraded()
+    }
 }
 
 fn response_format(schema: &Value) -> Value {

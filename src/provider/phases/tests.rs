@@ -18,6 +18,8 @@ enum Then {
     Hang,
 }
 
+type Row = (u64, &'static [Then], Option<(Class, Phase)>, u64);
+
 /// A server in memory: answers `/api/tags`, and prompts with a head after some seconds and then
 /// its script.
 struct Memory {
@@ -85,7 +87,7 @@ async fn hailo_ollama_gets_the_patience_of_the_specification() {
     let prefill = Some((Class::PrefillTimeout, Phase::FirstToken));
     let cut = Some((Class::Truncated, Phase::FirstToken));
     let stalled = Some((Class::Truncated, Phase::Stream));
-    let table: Vec<(u64, &[Then], Option<(Class, Phase)>, u64)> = vec![
+    let table: [Row; 12] = [
         (44, &[Send(8, TOKEN), Send(0, DONE)], None, 52),
         (46, &[], Some((Class::Wedged, Phase::Head)), 45),
         (0, &[End(10)], prefill, 10),
