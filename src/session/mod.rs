@@ -24,7 +24,7 @@ use crate::agent::Line;
 use crate::clock::WallClock;
 use crate::limits;
 use crate::store::{SessionRow, Store, StoreError, Stored, Write};
-use log::{Assistant, End, Outcome, User};
+use log::{Assistant, End, Logged, Outcome, User};
 use recent::{Recent, Running};
 use window::PastTurn;
 
@@ -158,9 +158,9 @@ impl Sessions {
             });
             if ack.is_ok() {
                 recent.last_turn = turn;
-                recent
-                    .running
-                    .insert(turn, Running { sent: sent.to_owned(), ..Running::default() });
+                let begun =
+                    Logged { turn, user: user.clone(), user_at_ms: at_ms, ..Logged::default() };
+                recent.running.insert(turn, Running { begun, ..Running::default() });
             }
             ack.map(|ack| (turn, ack)).map_err(|(error, _)| error)
         });
@@ -232,21 +232,22 @@ impl Sessions {
                     .then(|| Assistant { raw: running.shown.clone(), ..Assistant::default() })
             });
             let events = log::end_events(at_ms, answer.as_ref(), &end);
-            let logged = log::Logged {
-                turn,
-                user: User { typed: running.sent, sent: None },
-                user_at_ms: at_ms,
-                assistant: answer,
-                end: Some((at_ms, end)),
-            };
-            let outcome = logged.end.as_ref().map_or(Outcome::Error, |(_, end)| end.outcome);
+            let outcome = end.outcome;
+            let logged = Logged { assistant: answer, end: Some((at_ms, end)), ..running.begun };
             recent.push(PastTurn::new(turn, logged.sent(), logged.answer(), outcome));
+            if self.store.is_settled() {
+                recent.uncommitted.clear();
+            }
+            recent.uncommitted.insert(turn, logged);
             Some(self.store.submit(Write::Finish { session: session.into(), turn, events }))
         });
         let Some(Some(queued)) = queued else { return Ok(true) };
         let ack = queued.map_err(|(error, _)| error)?;
         match ack.within(limits::STORE_BUSY_MAX).await {
-            Stored::Yes => Ok(true),
+            Stored::Yes => {
+                self.locked().act(session, |recent| recent.uncommitted.remove(&turn));
+                Ok(true)
+            }
             Stored::Late => Ok(false),
             Stored::No(error) if error.is_kept() => Ok(false),
             Stored::No(error) => Err(error),
@@ -267,30 +268,26 @@ impl Sessions {
     /// # Errors
     /// As the store answers.
     pub async fn history(&self, session: &str, limit: usize) -> Result<Vec<Line>, StoreError> {
-        let last = self.store.last_turn(session).await?;
+        let memory = self.locked().act(session, |recent| recent.unread(self.now_ms()));
+        let (last_here, unread) = memory.unwrap_or_default();
+        let last = self.store.last_turn(session).await?.max(last_here);
         let reach = u64::try_from(limit).unwrap_or(u64::MAX);
         let rows = self.store.events_from(session, (last + 1).saturating_sub(reach)).await?;
-        let now_ms = self.now_ms();
-        let running: BTreeMap<u64, String> = self
-            .locked()
-            .act(session, |recent| {
-                recent.running.iter().map(|(turn, r)| (*turn, r.shown.clone())).collect()
-            })
-            .unwrap_or_default();
-        let mut lines = Vec::new();
-        for logged in log::gather(&rows) {
-            lines.extend(logged.lines());
-            if let (None, Some(shown)) = (&logged.end, running.get(&logged.turn))
-                && !shown.is_empty()
-            {
-                lines.push(Line {
-                    turn: logged.turn,
-                    from_person: false,
-                    text: shown.clone(),
-                    at_ms: now_ms,
-                    outcome: Some("running"),
-                });
+        let mut turns: BTreeMap<u64, Logged> =
+            log::gather(&rows).into_iter().map(|logged| (logged.turn, logged)).collect();
+        // What the log has whole is newer than what memory said before it was read.
+        let mut running = BTreeMap::new();
+        for (logged, line) in unread {
+            let known = turns.get(&logged.turn).is_some_and(|known| known.end.is_some());
+            if !known {
+                running.extend(line.map(|line| (logged.turn, line)));
+                turns.insert(logged.turn, logged);
             }
+        }
+        let mut lines = Vec::new();
+        for (turn, logged) in turns {
+            lines.extend(logged.lines());
+            lines.extend(running.remove(&turn));
         }
         let surplus = lines.len().saturating_sub(limit);
         Ok(lines.split_off(surplus))

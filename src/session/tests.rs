@@ -198,6 +198,8 @@ async fn on_a_full_disk_turns_go_on_and_are_all_there_afterwards() {
     }
     assert!(unstored > 5, "{unstored}");
     assert!(rig.store.health().late > 5);
+    let meanwhile = rig.sessions.history("main", 1000).await.unwrap();
+    assert_eq!(meanwhile.len(), 60, "people see what is in memory only");
     rig.store.read(|c| c.execute_batch("PRAGMA max_page_count = 100000")).await.unwrap();
     loop {
         let event = tokio::time::timeout(DEADLINE, told.recv()).await.unwrap().unwrap();
@@ -206,7 +208,7 @@ async fn on_a_full_disk_turns_go_on_and_are_all_there_afterwards() {
         }
     }
     let lines = rig.sessions.history("main", 1000).await.unwrap();
-    assert_eq!(lines.len(), 60);
+    assert_eq!(lines, meanwhile);
     assert!(lines.iter().all(|l| l.from_person || l.outcome == Some("done")));
     rig.close().await.unwrap();
 }
@@ -461,7 +463,7 @@ async fn proves(dir: &Path, told: &BTreeMap<u64, (bool, String)>) {
         let whole: String = (0..8).map(|piece| format!("{turn}.{piece},")).collect();
         let text = logged.answer();
         assert!(whole.starts_with(text), "turn {turn}: nothing twice: {text}");
-        assert_eq!(end.outcome == Outcome::Done, whole == text && end.outcome == Outcome::Done);
+        assert!(end.outcome != Outcome::Done || whole == text, "turn {turn} is cut: {text}");
     }
     for (turn, (done, text)) in told {
         let logged = turns.get(turn).unwrap_or_else(|| panic!("turn {turn} is lost"));
