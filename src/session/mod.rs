@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::agent::Line;
 use crate::clock::WallClock;
 use crate::limits;
-use crate::store::{SessionRow, Store, StoreError, Stored, Write};
+use crate::store::{OpenTurn, SessionRow, Store, StoreError, Stored, Write};
 use log::{Assistant, End, Logged, Outcome, User};
 use recent::{Recent, Running};
 use window::PastTurn;
@@ -61,6 +61,8 @@ pub struct BadId;
 struct Open {
     sessions: BTreeMap<Arc<str>, Recent>,
     uses: u64,
+    /// Whether the turns that a crash left open have been closed.
+    recovered: bool,
     /// Rises when a session is let go: what was read before may be older than what it had.
     evictions: u64,
 }
@@ -90,39 +92,42 @@ impl Sessions {
     }
 
     /// Closes every turn that a crash left open as `interrupted`, with what it had shown as its
-    /// answer. Call it once, before the first turn. Returns how many there were.
+    /// answer. Done once, before the first turn: here at start, or, if the database cannot be had
+    /// then, when the first session is opened. Returns how many there were.
     ///
     /// # Errors
-    /// As the store answers; turns that were closed stay closed.
+    /// As the store answers; turns that were closed stay closed, and the next call goes on.
     pub async fn recover(&self) -> Result<usize, StoreError> {
-        let left = self.store.open_turns().await?;
-        let at_ms = self.now_ms();
-        let mut acks = Vec::new();
-        for turn in &left {
-            let answer = (!turn.shown.is_empty())
-                .then(|| Assistant { raw: turn.shown.clone(), ..Assistant::default() });
-            let end = End::new(Outcome::Interrupted);
-            let write = Write::Finish {
-                session: turn.session.as_str().into(),
-                turn: turn.turn,
-                events: log::end_events(at_ms, answer.as_ref(), &end),
-            };
-            match self.store.submit(write) {
-                Ok(ack) => acks.push(ack),
-                // More turns than places: wait for those that are queued, then go on.
-                Err((StoreError::Overloaded, write)) => {
-                    for ack in acks.drain(..) {
-                        ack.wait().await?;
-                    }
-                    acks.push(self.store.submit(write).map_err(|(error, _)| error)?);
+        let mut closed = 0;
+        while !self.locked().recovered {
+            let left = self.store.open_turns().await?;
+            let mut acks = Vec::new();
+            {
+                let mut open = self.locked();
+                // Read before somebody else was done: these may be turns that run.
+                if open.recovered {
+                    break;
                 }
-                Err((error, _)) => return Err(error),
+                open.recovered = left.is_empty();
+                for turn in &left {
+                    match self.store.submit(interrupted(turn, self.now_ms())) {
+                        Ok(ack) => acks.push(ack),
+                        // What found no place is left for the next round.
+                        Err((StoreError::Overloaded, _)) if !acks.is_empty() => break,
+                        Err((error, _)) => return Err(error),
+                    }
+                }
+            }
+            closed += acks.len();
+            for ack in acks {
+                match ack.wait().await {
+                    // Kept in memory, and before whatever comes later.
+                    Err(error) if error.is_kept() => self.locked().recovered = true,
+                    answer => answer?,
+                }
             }
         }
-        for ack in acks {
-            ack.wait().await?;
-        }
-        Ok(left.len())
+        Ok(closed)
     }
 
     /// Brings a session's recent turns into memory, so that the first turn need not wait for it.
@@ -307,6 +312,7 @@ impl Sessions {
         session: &str,
         act: impl FnOnce(&mut Recent) -> T,
     ) -> Result<T, StoreError> {
+        self.recover().await?;
         loop {
             let evictions = {
                 let mut open = self.locked();
@@ -362,6 +368,17 @@ impl Open {
             self.evictions += 1;
         }
         Ok(())
+    }
+}
+
+/// The end of a turn that a crash left open.
+fn interrupted(turn: &OpenTurn, at_ms: i64) -> Write {
+    let answer = (!turn.shown.is_empty())
+        .then(|| Assistant { raw: turn.shown.clone(), ..Assistant::default() });
+    Write::Finish {
+        session: turn.session.as_str().into(),
+        turn: turn.turn,
+        events: log::end_events(at_ms, answer.as_ref(), &End::new(Outcome::Interrupted)),
     }
 }
 

@@ -182,6 +182,30 @@ async fn turns_that_a_crash_left_open_are_closed_once_with_what_they_had_shown()
 }
 
 #[tokio::test]
+async fn what_a_crash_left_is_closed_even_if_the_database_comes_late() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = rig(dir.path());
+    first.sessions.begin("main", "typed", "sent").await.unwrap();
+    first.sessions.shown("main", 1, "some").await;
+    first.close().await.unwrap();
+    let (place, away) = (dir.path().join("crayfish.db"), dir.path().join("away"));
+    std::fs::rename(&place, &away).unwrap();
+    std::fs::create_dir(&place).unwrap();
+    let second = rig(dir.path());
+    assert!(matches!(second.sessions.recover().await, Err(StoreError::Io(_))));
+    let refused = second.sessions.begin("main", "two", "two").await;
+    assert!(matches!(refused, Err(StoreError::Io(_))), "{refused:?}");
+    std::fs::remove_dir(&place).unwrap();
+    std::fs::rename(&away, &place).unwrap();
+    assert_eq!(second.sessions.begin("main", "two", "two").await.unwrap().turn, 2);
+    let lines = second.sessions.history("main", 9).await.unwrap();
+    assert_eq!(shown(&lines), ["person: typed", "interrupted: some", "person: two"]);
+    assert_eq!(second.sessions.recover().await, Ok(0), "a running turn is left alone");
+    assert_eq!(checked(&second.store, "main").await.len(), 2);
+    second.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn on_a_full_disk_turns_go_on_and_are_all_there_afterwards() {
     let dir = tempfile::tempdir().unwrap();
     let rig = rig_with(dir.path(), Some(16));
