@@ -15,6 +15,17 @@ use crate::clock::WallClock;
 use crate::event::{Event, Events};
 use crate::limits;
 
+// SQLite left to itself walks through the whole session here; a turn must cost the same at any
+// length of it, so the index is named.
+
+/// Finds the event of a kind of a turn.
+pub(super) const HAS_ENDED: &str = "SELECT 1 FROM event INDEXED BY event_by_turn
+    WHERE session = ?1 AND turn = ?2 AND kind = ?3";
+
+/// Lists a session's events from a turn on.
+pub(super) const EVENTS_FROM: &str = "SELECT seq, turn, at_ms, kind, body
+    FROM event INDEXED BY event_by_turn WHERE session = ?1 AND turn >= ?2 ORDER BY seq";
+
 /// Which database, and what opening it needs.
 pub(super) struct Plan {
     pub(super) options: Options,
@@ -292,11 +303,7 @@ fn append(
 
 fn has_ended(connection: &Connection, session: &str, turn: u64) -> rusqlite::Result<bool> {
     connection
-        .query_row(
-            "SELECT 1 FROM event WHERE session = ?1 AND turn = ?2 AND kind = ?3",
-            params![session, signed(turn), KIND_END],
-            |_| Ok(()),
-        )
+        .query_row(HAS_ENDED, params![session, signed(turn), KIND_END], |_| Ok(()))
         .optional()
         .map(|row| row.is_some())
 }
@@ -314,10 +321,7 @@ pub(super) fn events_from(
     session: &str,
     turn: u64,
 ) -> rusqlite::Result<Vec<EventRow>> {
-    let mut statement = connection.prepare(
-        "SELECT seq, turn, at_ms, kind, body FROM event
-         WHERE session = ?1 AND turn >= ?2 ORDER BY seq",
-    )?;
+    let mut statement = connection.prepare(EVENTS_FROM)?;
     let rows = statement.query_map(params![session, signed(turn)], |row| {
         Ok(EventRow {
             seq: unsigned(row.get(0)?),

@@ -459,3 +459,29 @@ async fn a_full_queue_refuses_deltas_first_and_ends_last() {
     stop.cancel();
     running.await.unwrap().unwrap();
 }
+
+#[tokio::test]
+async fn turns_are_found_by_their_index_however_long_a_session_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = rig(options(dir.path()));
+    for (query, by) in [(disk::HAS_ENDED, "turn=?"), (disk::EVENTS_FROM, "turn>?")] {
+        let plan = rig.store.read(move |c| {
+            let numbered = [":a", ":b", ":c"];
+            let count = query.matches('?').count();
+            let mut statement = c.prepare(&format!("EXPLAIN QUERY PLAN {query}"))?;
+            for index in 1..=count {
+                statement.raw_bind_parameter(index, numbered[index - 1])?;
+            }
+            let mut rows = statement.raw_query();
+            let mut plan = String::new();
+            while let Some(row) = rows.next()? {
+                plan += &row.get::<_, String>(3)?;
+            }
+            Ok(plan)
+        });
+        let plan = plan.await.unwrap();
+        let expected = format!("SEARCH event USING INDEX event_by_turn (session=? AND {by})");
+        assert!(plan.starts_with(&expected), "{plan}");
+    }
+    rig.close().await.unwrap();
+}

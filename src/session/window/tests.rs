@@ -133,7 +133,7 @@ fn turns() -> impl Strategy<Value = Vec<(usize, usize, Outcome)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
     fn every_conversation_keeps_the_windows_promises(
