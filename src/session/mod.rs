@@ -195,17 +195,19 @@ impl Sessions {
             running.deferred.push_str(text);
             let text = std::mem::take(&mut running.deferred);
             match self.store.submit(Write::Partial { session: session.into(), turn, text }) {
-                Ok(ack) => Some(ack),
+                Ok(ack) => Some(Some(ack)),
                 Err((_, Write::Partial { text, .. })) => {
                     running.deferred = text;
-                    None
+                    Some(None)
                 }
-                Err(_) => None,
+                Err(_) => Some(None),
             }
         });
         let stored = match ack.flatten() {
-            Some(ack) => ack.within(limits::COMMIT_WAIT_MAX).await == Stored::Yes,
-            None => false,
+            // Not a running turn.
+            None => return false,
+            Some(None) => false,
+            Some(Some(ack)) => ack.within(limits::COMMIT_WAIT_MAX).await == Stored::Yes,
         };
         if !stored {
             self.store.count_late();

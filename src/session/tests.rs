@@ -328,7 +328,11 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+    #![proptest_config(ProptestConfig {
+        cases: 24,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn any_order_of_calls_leaves_a_sound_log(steps in steps()) {
@@ -354,7 +358,8 @@ proptest! {
                         }
                     }
                     Step::Finish(turn, done) => {
-                        let whole = done.then(|| format!("{}.", expected.get(&turn).map_or("", |t| t)));
+                        let text = expected.get(&turn).map_or("", |t| t);
+                        let whole = done.then(|| format!("{text}."));
                         let given = whole.as_deref().and_then(answer);
                         rig.sessions
                             .finish("main", turn, given, End::new(Outcome::Done))
