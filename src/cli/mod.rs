@@ -1,1 +1,3 @@
 //! Verbs.
+mod clean;
+mod markdown;
