@@ -345,7 +345,7 @@ fn opening(line: &str, fence: Option<(char, usize)>) -> Opening {
 fn fence_end(body: &str, spaces: usize, mark: char, count: usize) -> Opening {
     let run = body.chars().take_while(|&c| c == mark).count();
     let rest = body.get(run..).unwrap_or_default();
-    if spaces >= FENCE_MARKS + 1 || (!rest.is_empty() && run < count) {
+    if spaces > FENCE_MARKS || (!rest.is_empty() && run < count) {
         return Opening::Code;
     }
     match rest.trim_start_matches(' ') {

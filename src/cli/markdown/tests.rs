@@ -157,7 +157,7 @@ proptest! {
     fn no_word_is_lost(text in "([a-c1 *_#|\\-\n(]|\\*\\*|`){0,80}") {
         // Three ticks at a line's start are a fence, whose language is not shown.
         prop_assume!(!text.contains("```"));
-        let words = |text: &str| text.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
+        let words = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>();
         prop_assert_eq!(words(&unstyled(&whole(&text))), words(&text));
     }
 

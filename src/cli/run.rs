@@ -1,0 +1,16 @@
+//! `crayfish run`: the daemon.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Run the daemon (also without a verb)
+#[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
+pub struct RunArgs {
+    /// Configuration file [default: the first that is found]
+    #[arg(long, short, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Directory of the database, soul.md and locks
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
