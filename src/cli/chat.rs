@@ -312,8 +312,13 @@ impl Chat {
         };
         let mut screen = Screen::new(out, self.look);
         let Some((link, kept)) = recover::recover(&self.places, &lost, interrupts).await else {
-            text.clone_into(&mut self.kept);
-            screen.note("crayfish is not back; your message stays on the line")?;
+            // A turn that was seen is in the log; sending it again would ask twice.
+            if known.turn.is_some() {
+                screen.note("crayfish is not back; what was said so far is in its log")?;
+            } else {
+                text.clone_into(&mut self.kept);
+                screen.note("crayfish is not back; your message stays on the line")?;
+            }
             return Ok(Next::Line);
         };
         self.link = Some(link);

@@ -11,19 +11,13 @@
 //! # Absences
 //! - No wrapping: the terminal does it, and a resize would undo ours.
 
+mod block;
+mod span;
+
+use self::block::{Opening, opening};
+use self::span::{Span, may_open, span};
 use super::clean::Clean;
 
-/// Longest span that is held back until its closing mark comes, in characters: about a sentence.
-/// Beyond it the mark was none, and the person must not wait longer.
-const SPAN_MAX: usize = 160;
-/// Deepest indentation under which bullets and headings are looked for, in spaces.
-const INDENT_MAX: usize = 12;
-/// Fewest marks of a fence, from CommonMark.
-const FENCE_MARKS: usize = 3;
-/// Deepest heading, from CommonMark.
-const HEADING_MAX: usize = 6;
-/// Longest line after a fence's marks: a language and some options.
-const INFO_MAX: usize = 80;
 /// Code stands apart by this.
 const CODE_INDENT: &str = "  ";
 
@@ -65,36 +59,6 @@ enum Place {
     Table,
     /// In a line of code.
     Code,
-}
-
-/// What a line's start means.
-#[derive(Debug, PartialEq, Eq)]
-enum Opening {
-    /// Not known yet.
-    Unknown,
-    Text,
-    Table,
-    Heading,
-    /// So many spaces, then a bullet.
-    Bullet(usize),
-    /// A fence of these marks.
-    Fence(char, usize),
-    /// The open block's last line.
-    FenceEnd,
-    Code,
-}
-
-/// What held characters of a line's middle mean.
-#[derive(Debug, PartialEq, Eq)]
-enum Span {
-    Unknown,
-    /// The marks are only characters; so many bytes of them.
-    Literal(usize),
-    /// Bytes of the marks, and where in `held` the closing ones begin.
-    Closed {
-        marks: usize,
-        at: usize,
-    },
 }
 
 impl Markdown {
@@ -289,120 +253,6 @@ impl Markdown {
         self.place = Place::Start;
         self.before = None;
     }
-}
-
-/// Whether a mark at this place may begin a span. Inside a word it may not.
-fn may_open(before: Option<char>, c: char) -> bool {
-    match c {
-        '`' => true,
-        '*' | '_' => !before.is_some_and(|b| b.is_ascii_alphanumeric() || b == '\\' || b == c),
-        _ => false,
-    }
-}
-
-/// What the start of a line means.
-fn opening(line: &str, fence: Option<(char, usize)>) -> Opening {
-    let body = line.trim_start_matches(' ');
-    let spaces = line.len() - body.len();
-    if let Some((mark, count)) = fence {
-        return fence_end(body, spaces, mark, count);
-    }
-    let Some(first) = body.chars().next() else {
-        return if spaces > INDENT_MAX { Opening::Text } else { Opening::Unknown };
-    };
-    let run = body.chars().take_while(|&c| c == first).count();
-    let after = body.chars().nth(run);
-    match first {
-        '|' => Opening::Table,
-        '#' if run <= HEADING_MAX => match after {
-            None => Opening::Unknown,
-            Some(' ') => Opening::Heading,
-            Some(_) => Opening::Text,
-        },
-        '-' | '*' | '+' if run == 1 => match after {
-            None => Opening::Unknown,
-            Some(' ') => Opening::Bullet(spaces),
-            Some(_) => Opening::Text,
-        },
-        '`' | '~' => {
-            let info = body.get(run..).unwrap_or_default();
-            if info.len() > INFO_MAX || (after.is_some() && run < FENCE_MARKS) {
-                Opening::Text
-            } else if info.contains('`') {
-                // A span of code on one line.
-                Opening::Text
-            } else if info.ends_with('\n') {
-                Opening::Fence(first, run)
-            } else {
-                Opening::Unknown
-            }
-        }
-        _ => Opening::Text,
-    }
-}
-
-/// Whether a line inside a block ends it.
-fn fence_end(body: &str, spaces: usize, mark: char, count: usize) -> Opening {
-    let run = body.chars().take_while(|&c| c == mark).count();
-    let rest = body.get(run..).unwrap_or_default();
-    if spaces > FENCE_MARKS || (!rest.is_empty() && run < count) {
-        return Opening::Code;
-    }
-    match rest.trim_start_matches(' ') {
-        "\n" => Opening::FenceEnd,
-        "" if rest.len() <= INFO_MAX => Opening::Unknown,
-        _ => Opening::Code,
-    }
-}
-
-/// What held characters mean, the first of which is a mark.
-fn span(held: &str, end: bool) -> Span {
-    let Some(mark) = held.chars().next() else { return Span::Literal(0) };
-    let marks = held.chars().take_while(|&c| c == mark).count();
-    let Some(next) = held.chars().nth(marks) else {
-        let too_many = marks > FENCE_MARKS && mark != '`';
-        return if end || too_many { Span::Literal(marks) } else { Span::Unknown };
-    };
-    let is_code = mark == '`';
-    if !is_code && (next.is_whitespace() || marks > FENCE_MARKS) {
-        return Span::Literal(marks);
-    }
-    if let Some(at) = closing(held, mark, marks, end) {
-        return Span::Closed { marks, at };
-    }
-    if end || held.ends_with('\n') || held.chars().count() > SPAN_MAX {
-        return Span::Literal(marks);
-    }
-    Span::Unknown
-}
-
-/// Where the closing marks begin: a run of the same length, at the end of a word. What follows it
-/// must be known, because the run might go on.
-fn closing(held: &str, mark: char, marks: usize, end: bool) -> Option<usize> {
-    let mut at = marks;
-    let mut before = ' ';
-    let mut rest = held.get(marks..)?;
-    while let Some(c) = rest.chars().next() {
-        if c != mark {
-            before = c;
-            at += c.len_utf8();
-            rest = rest.get(c.len_utf8()..)?;
-            continue;
-        }
-        let run = rest.chars().take_while(|&c| c == mark).count();
-        let after = rest.chars().nth(run);
-        let known = end || after.is_some();
-        let word_ends = mark == '`'
-            || (!before.is_whitespace()
-                && (mark == '*' && marks > 1 || !after.is_some_and(|c| c.is_ascii_alphanumeric())));
-        if run == marks && known && word_ends {
-            return Some(at);
-        }
-        before = mark;
-        at += run;
-        rest = rest.get(run..)?;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::span::SPAN_MAX;
 use super::*;
 
 fn whole(text: &str) -> String {

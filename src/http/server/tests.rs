@@ -29,7 +29,11 @@ fn service(token: Option<&str>) -> (Arc<Service>, Arc<Fake>, Publisher) {
         online: true,
         active_backend: "hailo".into(),
         store_ok: true,
-        backends: vec![snapshot::BackendState { name: "hailo".into(), ..Default::default() }],
+        backends: vec![snapshot::BackendState {
+            name: "hailo".into(),
+            tokens_per_s: Some(7.6),
+            ..Default::default()
+        }],
         ..Snapshot::default()
     };
     let (publisher, snapshot) = snapshot::channel(first);
@@ -226,6 +230,8 @@ async fn the_other_routes_answer() {
         (&state["sleeping"], &state["backends"][0]["name"]),
         (&Value::Null, &json!("hailo"))
     );
+
+    assert_eq!(state["backends"][0]["tokens_per_s"].to_string(), "7.6");
 
     let json_type = "Content-Type: application/json\r\n";
     let stop = house.raw(&post("/cancel", json_type, br#"{"session":"a"}"#)).await;
