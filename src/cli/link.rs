@@ -30,7 +30,10 @@ pub(super) struct Link {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LinkError {
     /// Nobody listens.
-    #[error("crayfish is not running (nobody answers on {}).\nStart it with: crayfish run", places(.0))]
+    #[error(
+        "crayfish is not running (nobody answers on {}).\nStart it with: crayfish run",
+        places(.0)
+    )]
     NotRunning(Vec<PathBuf>),
     /// It runs as somebody else.
     #[error("{0} belongs to another user; run this as the user who runs crayfish")]
