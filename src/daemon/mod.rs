@@ -18,13 +18,11 @@
 //!
 //! | task | owns | wakes on | if it ends or panics | drain | time to end |
 //! |---|---|---|---|---|---|
-//! | http | listener | accept | restarts | 1 | 1 s |
-//! | terminal | unix socket | accept | restarts | 1 | 1 s |
+//! | http | listener, connections | accept, bytes, ends of turns | restarts | 1 | 8 s |
+//! | terminal | unix socket, clients | accept, lines, ends of turns | restarts | 1 | 8 s |
 //! | config | watch on config.yaml | change, SIGHUP | restarts | 1 | 1 s |
-//! | turn | one turn | its message | nothing | 2 | 5 s to finish, then 1 s |
-//! | probe | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
-//! | http connection | one connection | bytes | nothing | 3 | 2 s |
-//! | terminal client | one client | lines | nothing | 3 | 2 s |
+//! | turn | one turn | its message | nothing | 1 | 5 s to finish, then 1 s |
+//! | probe | probes, warm-up | timer, open breakers | restarts | 1 | 1 s |
 //! | beat | watchdog, status line | timer | process exits with 70 | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!

@@ -12,27 +12,21 @@ const fn row(name: &'static str, policy: Policy, drain: u8, drain_max_s: u64) ->
     Spec { name, policy, drain, grace: Duration::ZERO, drain_max }
 }
 
-/// The HTTP listener and its connections. Those that stream an answer end when the turn does, so
-/// the listener stops first and its connections are rows of their own.
-pub const HTTP: Spec = row("http", RESTART, 1, 1);
+/// The HTTP listener with its connections. Asked to stop together with the turns: it lets nobody
+/// in any more and tells running answers to their end, which the turns' grace bounds.
+pub const HTTP: Spec = row("http", RESTART, 1, 8);
 
-/// One HTTP connection.
-pub const HTTP_CONNECTION: Spec = row("http connection", Policy::Once, 3, 2);
-
-/// The terminal socket's listener.
-pub const TERMINAL: Spec = row("terminal", RESTART, 1, 1);
-
-/// One client of the terminal socket.
-pub const TERMINAL_CLIENT: Spec = row("terminal client", Policy::Once, 3, 2);
+/// The terminal socket with its clients; as `HTTP`.
+pub const TERMINAL: Spec = row("terminal", RESTART, 1, 8);
 
 /// The watch on `config.yaml`.
 pub const CONFIG: Spec = row("config", RESTART, 1, 1);
 
-/// One turn.
-pub const TURN: Spec = Spec { grace: limits::DRAIN_TURNS_MAX, ..row("turn", Policy::Once, 2, 1) };
+/// One turn: it may finish, and is cancelled after its grace.
+pub const TURN: Spec = Spec { grace: limits::DRAIN_TURNS_MAX, ..row("turn", Policy::Once, 1, 1) };
 
 /// Probes of backends whose breaker is open, and warm-up.
-pub const PROBE: Spec = row("probe", RESTART, 2, 1);
+pub const PROBE: Spec = row("probe", RESTART, 1, 1);
 
 /// The beat.
 pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
@@ -41,8 +35,7 @@ pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
 pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
-pub const ALL: [Spec; 9] =
-    [HTTP, TERMINAL, CONFIG, TURN, PROBE, HTTP_CONNECTION, TERMINAL_CLIENT, BEAT, STORE];
+pub const ALL: [Spec; 7] = [HTTP, TERMINAL, CONFIG, TURN, PROBE, BEAT, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {
@@ -64,6 +57,11 @@ const fn drain_longest_ms() -> u128 {
 
 // Each group can use its time up and the store still has its own.
 const _: () = assert!(drain_longest_ms() <= limits::DRAIN_MAX.as_millis());
+// The doors outlast the turns, or their last words would reach nobody.
+const _: () = assert!(
+    HTTP.drain_max.as_millis() > TURN.grace.as_millis() + TURN.drain_max.as_millis()
+        && TERMINAL.drain_max.as_millis() == HTTP.drain_max.as_millis()
+);
 const _: () = assert!(STORE.drain_max.as_millis() > limits::STORE_BUSY_MAX.as_millis());
 
 #[cfg(test)]

@@ -58,7 +58,11 @@ const DOORS: &[Door] = &[
     ("saphyr_parser", &["src/config/"], "YAML is the configuration's"),
     ("tracing_subscriber", &["src/daemon/log.rs"], "one place decides where logs go"),
     ("tracing_journald", &["src/daemon/log.rs"], "one place decides where logs go"),
-    ("tokio::signal", &["src/daemon/signals.rs"], "signals have one reader"),
+    (
+        "tokio::signal",
+        &["src/daemon/signals.rs", "src/cli/"],
+        "a process has one reader of signals",
+    ),
 ];
 
 const SUPERVISOR: &[&str] = &["src/daemon/supervisor"];

@@ -63,7 +63,9 @@ impl Tree {
         let rust = files.iter().filter(|(path, _)| path.ends_with(".rs"));
         let sources = rust
             .clone()
-            .map(|(path, text)| Source::new(path, text, tests.contains(path)))
+            .map(|(path, text)| {
+                Source::new(path, text, tests.contains(path) || path.ends_with("/tests.rs"))
+            })
             .collect();
         let unreached =
             rust.map(|(path, _)| path.clone()).filter(|path| !reached.contains(path)).collect();
