@@ -47,6 +47,8 @@ pub(super) struct Generation<'a, 'b> {
     pub(super) submitted: bool,
     /// Tokens written, or produced when nothing is streamed.
     pub(super) sent: u32,
+    /// The simulator's number of resets when this began.
+    pub(super) epoch: u64,
     model: &'static Model,
     request: Request,
     shape: Shape,
@@ -83,6 +85,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>, request: Request, shape: Shape) -
         head_sent: false,
         submitted: false,
         sent: 0,
+        epoch: sim.epoch(),
         model,
         request,
         shape,
@@ -156,8 +159,14 @@ impl Generation<'_, '_> {
         self.finish(&content, reason, total)
     }
 
-    /// Records the path, then tries: a failure leaves the server believing.
     fn load(&mut self) -> Step {
+        let loaded = self.try_load();
+        self.exchange.life.npu(|npu| npu.end_load(loaded.is_ok()));
+        loaded
+    }
+
+    /// Records the path, then tries: a failure leaves the server believing.
+    fn try_load(&mut self) -> Step {
         let sim = Arc::clone(self.exchange.sim);
         let switched = self.exchange.life.npu(|npu| {
             let switched = npu.path.is_some();
@@ -169,6 +178,7 @@ impl Generation<'_, '_> {
         }
         self.keep();
         if sim.held() {
+            self.exchange.life.npu(|npu| npu.end_load(false));
             return Err(self.exchange.failed(&["Failed to create VDevice"]));
         }
         let pause = if sim.release == Release::V5_1_1 { LOAD_PAUSE_5_1_1_MS } else { 0 };
@@ -176,7 +186,6 @@ impl Generation<'_, '_> {
         self.wait(Duration::from_millis(load_ms / 2))?;
         self.act(Phase::DuringLoad)?;
         self.wait(Duration::from_millis(load_ms - load_ms / 2))?;
-        self.exchange.life.npu(|npu| npu.loaded = true);
         self.log(Event::Loaded { model: self.model.name.into(), load_ms });
         Ok(())
     }
