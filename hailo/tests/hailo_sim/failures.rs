@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use hailo::{
     model::Release::{V5_1_1, V5_3, V5_4},
     sim::{
+        clock::Pace,
         hailo::Running,
         log::{End, Event},
         scenario::{At, Fault, Kind, Phase, Reply},
@@ -103,7 +104,10 @@ fn statuses(answer: &Answer) -> Vec<String> {
 #[test]
 fn h20_a_pull_reports_progress_and_ends_without_its_last_chunk() {
     for release in [V5_1_1, V5_4] {
-        let running = with(release, |options| options.models = Some(vec![]));
+        let running = with(release, |options| {
+            options.pace = Pace::Factor(5000.0);
+            options.models = Some(vec![]);
+        });
         assert_eq!(get(&running, "/api/tags").json()["models"], json!([]));
         let answer = post(&running, "/api/pull", &json!({"model": qwen(release)}));
         let statuses = statuses(&answer);
@@ -197,6 +201,38 @@ fn h24_a_hang_is_silent_with_or_without_a_head_and_keeps_the_lock() {
     }
 }
 
+#[test]
+fn h24_a_reset_ends_a_hang_and_only_one_request_holds_the_lock() {
+    let running = sim(V5_1_1, vec![]);
+    running.fault(fault(Phase::AfterHead, Kind::Hang));
+    let hung = chat(&running, &hello(V5_1_1));
+    wait_of(&running, 1, |event| matches!(event, Event::Fault { .. }));
+    running.reset();
+    // The number of this request is the hung one's again.
+    let answer = ask(&running, &hello(V5_1_1));
+    assert_eq!(answer.lines().last().unwrap()["done"], true);
+    assert_eq!(ending(hung), Ending::Eof);
+    until(|| !running.state().lock_held);
+}
+
+#[test]
+fn the_model_that_kills_the_old_release_runs_in_the_newer_ones() {
+    let question = [("system", "Be brief."), ("user", "Why?")];
+    let running = with(V5_1_1, |options| options.restart_s = 60.0);
+    let old = body("deepseek_r1_distill_qwen:1.5b", &question);
+    assert_eq!(ending(chat(&running, &old)), Ending::Reset);
+    comes_back(&running);
+    let running = sim(V5_3, vec![]);
+    let text = ask(&running, &body("deepseek_r1:1.5b", &question)).text();
+    // It starts inside its thinking: only the closing tag is seen.
+    assert!(text.contains("</think>") && !text.contains("<think>"), "{text}");
+    let text = ask(&running, &body("qwen3:1.7b", &question)).text();
+    assert!(text.starts_with("<think>\n") && text.contains("\n</think>\n\n"), "{text}");
+    let quiet = [("system", "Be brief."), ("user", "Why? /no_think")];
+    let text = ask(&running, &body("qwen3:1.7b", &quiet)).text();
+    assert!(text.starts_with("<think>\n\n</think>\n\n"), "{text}");
+}
+
 fn decode_ms(running: &Running, request: u64) -> u64 {
     match wait_of(running, request, |event| matches!(event, Event::Generated { .. })).event {
         Event::Generated { decode_ms, .. } => decode_ms,
@@ -234,7 +270,10 @@ fn every_kind_of_fault_acts_at_every_phase_and_the_next_request_is_answered() {
     ];
     for phase in [Phase::BeforeHead, Phase::AfterHead, Phase::Token(1), Phase::BeforeDone] {
         for kind in &kinds {
-            let running = sim(V5_1_1, vec![Reply::text("one two three"), Reply::text("well")]);
+            let running = with(V5_1_1, |options| {
+                options.pace = Pace::Factor(2000.0);
+                options.scenario.replies = vec![Reply::text("one two three"), Reply::text("well")];
+            });
             running.fault(fault(phase, kind.clone()));
             let before = phase == Phase::BeforeHead;
             match (kind, chat(&running, &hello(V5_1_1)).answer()) {
