@@ -4,6 +4,8 @@
 //! [`CONTEXT_TOKENS`]. That the published time to first token is the time of one prefill chunk is
 //! our reading, supported by first-hand reports of 0.38 s for one chunk and 1.1 s for three.
 
+use std::str::FromStr;
+
 /// Context of every model in tokens, prompt and answer together; fixed in the compiled model.
 pub const CONTEXT_TOKENS: u32 = 2048;
 
@@ -23,6 +25,30 @@ pub enum Release {
     V5_3,
     /// August 2026.
     V5_4,
+}
+
+impl Release {
+    /// All of them, the oldest first.
+    pub const ALL: [Self; 3] = [Self::V5_1_1, Self::V5_3, Self::V5_4];
+
+    /// The name used on command lines and in logs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V5_1_1 => "v5_1_1",
+            Self::V5_3 => "v5_3",
+            Self::V5_4 => "v5_4",
+        }
+    }
+}
+
+impl FromStr for Release {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|release| release.name() == text);
+        known.ok_or(format!("{text:?} is none of: v5_1_1, v5_3, v5_4"))
+    }
 }
 
 /// How a model shows its thinking in `content`.

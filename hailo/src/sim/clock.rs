@@ -52,6 +52,12 @@ impl Halt {
         self.0.store(true, Ordering::SeqCst);
     }
 
+    /// Whether both belong to the same life.
+    #[must_use]
+    pub fn same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Whether this life is over.
     #[must_use]
     pub fn is_set(&self) -> bool {

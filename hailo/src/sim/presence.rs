@@ -64,11 +64,16 @@ impl Presence {
         lock(&self.0).counters = Counters::default();
     }
 
+    /// Whether a generation whose client is still there is inside.
+    #[must_use]
+    pub fn busy(&self) -> bool {
+        lock(&self.0).inside.values().any(here)
+    }
+
     /// A generation comes in, seen through `witness` (none: counted as present until it leaves).
     #[must_use]
     pub fn enter(&self, witness: Option<Witness>) -> Inside {
         let mut table = lock(&self.0);
-        let here = |other: &Option<Witness>| other.as_ref().is_none_or(|w| !w.peer_gone());
         let overlaps = table.inside.values().any(here);
         table.counters.overlapping += u64::from(overlaps);
         table.next += 1;
@@ -76,6 +81,10 @@ impl Presence {
         table.inside.insert(number, witness);
         Inside { presence: self.clone(), number, overlaps }
     }
+}
+
+fn here(client: &Option<Witness>) -> bool {
+    client.as_ref().is_none_or(|witness| !witness.peer_gone())
 }
 
 impl Drop for Inside {

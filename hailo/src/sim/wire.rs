@@ -271,6 +271,11 @@ impl Conn {
         gone(&self.stream)
     }
 
+    /// Sends FIN and keeps the socket, so that the thread can go on with what nobody hears.
+    pub fn shut(&self) {
+        let _ = self.stream.shutdown(std::net::Shutdown::Write);
+    }
+
     /// Ends the connection with FIN. What the client still sends is read for a moment, because a
     /// socket closed with unread bytes would end in RST.
     pub fn close(self) {
