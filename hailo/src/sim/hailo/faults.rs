@@ -22,9 +22,10 @@ impl Generation<'_, '_> {
         for fault in now {
             let kind = fault.kind.name().into();
             self.exchange.sim.log.add(self.exchange.id, Event::Fault { kind });
-            if phase == Phase::DuringLoad && !matches!(fault.kind, Kind::Status { .. }) {
-                // Whatever becomes of the socket, the load itself goes on.
-                self.exchange.life.npu(|npu| npu.loaded = true);
+            if phase == Phase::DuringLoad {
+                // Whatever becomes of the socket, the load itself goes on, unless it is what fails.
+                let loaded = !matches!(fault.kind, Kind::Status { .. });
+                self.exchange.life.npu(|npu| npu.end_load(loaded));
             }
             self.one(fault.kind)?;
         }
@@ -90,7 +91,7 @@ impl Generation<'_, '_> {
     /// Silence until the client leaves, the simulator is reset, or the life ends.
     fn hang(&mut self) -> After {
         let sim = self.exchange.sim;
-        let (conn, epoch) = (&self.exchange.conn, sim.epoch());
+        let (conn, epoch) = (&self.exchange.conn, self.epoch);
         let woke = sim.clock.hang(conn.halt(), || conn.peer_gone() || sim.epoch() != epoch);
         if woke == Woke::Halted {
             return self.over(End::Halted);
