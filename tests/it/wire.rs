@@ -6,6 +6,7 @@
 //! (`servers`, `house`).
 
 mod house;
+mod openai_peer;
 mod servers;
 
 mod matrix;

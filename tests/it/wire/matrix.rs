@@ -16,7 +16,8 @@ use hailo::model::Release;
 use hailo::sim::scenario::{Fault, Kind, Phase};
 
 use super::house::{House, Parts, Recorder, Told};
-use super::servers::{HailoSim, always, every, instant};
+use super::openai_peer::OpenAiPeer;
+use super::servers::{HailoSim, OllamaSim, always, every, instant, instant_ollama};
 
 /// What the server under test says, token by token, and what the other one says.
 const WORDS: [&str; 8] = ["One", " two", " three", " four", " five", " six", " seven", "."];
@@ -58,6 +59,42 @@ impl Target for HailoSim {
 
     fn generations(&self) -> u64 {
         self.state().counters.generations
+    }
+}
+
+impl Target for OllamaSim {
+    fn backend(&self, recorder: &Arc<Recorder>) -> (Arc<dyn Backend>, u32) {
+        self.backend(recorder)
+    }
+
+    fn plan(&self, fault: Fault) {
+        self.fault(fault);
+    }
+
+    fn clear(&self) {
+        self.clear();
+    }
+
+    fn generations(&self) -> u64 {
+        self.state().counters.generations
+    }
+}
+
+impl Target for OpenAiPeer {
+    fn backend(&self, recorder: &Arc<Recorder>) -> (Arc<dyn Backend>, u32) {
+        self.backend(recorder)
+    }
+
+    fn plan(&self, fault: Fault) {
+        self.fault(fault);
+    }
+
+    fn clear(&self) {
+        self.clear();
+    }
+
+    fn generations(&self) -> u64 {
+        self.bodies().len() as u64
     }
 }
 
@@ -118,6 +155,63 @@ fn hailo_cells() -> Vec<(Phase, Kind, Expect)> {
         for phase in [Phase::AfterHead, Phase::Token(1), Phase::Token(4), Phase::BeforeDone] {
             let expect = after_head(phase, &kind);
             cells.push((phase, kind.clone(), expect));
+        }
+    }
+    cells
+}
+
+fn ollama_cells() -> Vec<(Phase, Kind, Expect)> {
+    let gone = Expect::FellBack { tries: 1, trip: true };
+    let once = Expect::FellBack { tries: 1, trip: false };
+    let twice = Expect::FellBack { tries: 2, trip: false };
+    let busy = "server busy, please try again.  maximum pending requests exceeded";
+    let died = "llama runner process has terminated: signal: killed";
+    let mut cells = vec![
+        (Phase::BeforeHead, status(503, busy), twice),
+        (Phase::BeforeHead, status(500, died), once),
+        (Phase::DuringLoad, status(500, died), once),
+        (Phase::BeforeHead, status(400, "prompt too long"), once),
+        (Phase::BeforeHead, status(404, "model 'm' not found"), once),
+        (Phase::Token(4), status(500, died), Expect::BrokeOff),
+    ];
+    for kind in kinds() {
+        let before = match &kind {
+            Kind::Slow(_) | Kind::Stall(_) => Expect::Answered,
+            // Before a token Ollama's error still has its status; garbage and a proper end come
+            // under a head of their own.
+            Kind::ErrorLine(_) | Kind::Garbage | Kind::Truncate => once,
+            _ => gone,
+        };
+        cells.push((Phase::BeforeHead, kind.clone(), before));
+        for phase in [Phase::AfterHead, Phase::Token(1), Phase::Token(4), Phase::BeforeDone] {
+            cells.push((phase, kind.clone(), after_head(phase, &kind)));
+        }
+    }
+    cells
+}
+
+fn openai_cells() -> Vec<(Phase, Kind, Expect)> {
+    let gone = Expect::FellBack { tries: 1, trip: true };
+    let once = Expect::FellBack { tries: 1, trip: false };
+    let twice = Expect::FellBack { tries: 2, trip: false };
+    let mut cells = vec![
+        (Phase::BeforeHead, status(429, "slow down"), twice),
+        (Phase::BeforeHead, status(503, "loading model"), twice),
+        (Phase::BeforeHead, status(500, "out of memory"), once),
+        (Phase::BeforeHead, status(502, "bad gateway"), once),
+        (Phase::BeforeHead, status(401, "who are you"), once),
+        (Phase::BeforeHead, status(400, "bad request"), once),
+        (Phase::BeforeHead, status(404, "the model `peer` does not exist"), once),
+    ];
+    for kind in kinds() {
+        let before = match &kind {
+            Kind::Garbage | Kind::Slow(_) | Kind::Stall(_) => Expect::Answered,
+            Kind::ErrorLine(_) => once,
+            _ => gone,
+        };
+        cells.push((Phase::BeforeHead, kind.clone(), before));
+        for phase in [Phase::AfterHead, Phase::Token(1), Phase::Token(4), Phase::BeforeDone] {
+            cells.push((phase, kind.clone(), after_head(phase, &kind)));
         }
     }
     cells
@@ -225,12 +319,12 @@ where
     assert!(wrong.is_empty(), "{} cells:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn hailo(release: Release, words: &[&str]) -> Box<dyn Target> {
-    Box::new(HailoSim::start(instant(release, always(words))))
-}
-
 async fn hailo_matrix(release: Release) {
-    let cell = |one| cell(hailo(release, &WORDS), hailo(release, &OTHER), one);
+    let cell = |one| {
+        let hailo = HailoSim::start(instant(release, always(&WORDS)));
+        let ollama = OllamaSim::start(instant_ollama(always(&OTHER)));
+        cell(Box::new(hailo), Box::new(ollama), one)
+    };
     run_all(hailo_cells().into_iter().map(cell).collect()).await;
 }
 
@@ -247,4 +341,24 @@ async fn every_fault_at_every_phase_of_hailo_ollama_5_3_ends_as_the_table_says()
 #[tokio::test]
 async fn every_fault_at_every_phase_of_hailo_ollama_5_4_ends_as_the_table_says() {
     hailo_matrix(Release::V5_4).await;
+}
+
+#[tokio::test]
+async fn every_fault_at_every_phase_of_ollama_ends_as_the_table_says() {
+    let cell = |one| async {
+        let ollama = OllamaSim::start(instant_ollama(always(&WORDS)));
+        let openai = OpenAiPeer::start(&OTHER).await;
+        cell(Box::new(ollama), Box::new(openai), one).await
+    };
+    run_all(ollama_cells().into_iter().map(cell).collect()).await;
+}
+
+#[tokio::test]
+async fn every_fault_at_every_phase_of_an_openai_server_ends_as_the_table_says() {
+    let cell = |one| async {
+        let openai = OpenAiPeer::start(&WORDS).await;
+        let ollama = OllamaSim::start(instant_ollama(always(&OTHER)));
+        cell(Box::new(openai), Box::new(ollama), one).await
+    };
+    run_all(openai_cells().into_iter().map(cell).collect()).await;
 }

@@ -7,19 +7,29 @@ use std::time::Duration;
 use crayfish::net::Http;
 use crayfish::provider::backend::Backend;
 use crayfish::provider::hailo::{Hailo, HailoConfig, HailoTimeouts};
+use crayfish::provider::ollama::{Ollama, OllamaConfig, OllamaTimeouts};
+use crayfish::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 use hailo::model::Release;
 use hailo::sim::clock::Pace;
 use hailo::sim::hailo as hailo_sim;
 use hailo::sim::log::Event;
+use hailo::sim::ollama as ollama_sim;
 use hailo::sim::scenario::{At, Fault, Kind, Phase, Reply, Scenario};
 
 use super::house::Recorder;
+use super::openai_peer::OpenAiPeer;
 
 /// Long enough for a loaded machine to answer over loopback, short enough to be waited out.
 pub(super) const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// A running hailo-sim.
 pub(super) struct HailoSim(hailo_sim::Running);
+
+/// A running ollama-sim, and the fields it may see although hailo-ollama may not.
+pub(super) struct OllamaSim {
+    running: ollama_sim::Running,
+    pub(super) allowed: &'static [&'static str],
+}
 
 /// A scenario that says the same words at every request, token by token.
 pub(super) fn always(words: &[&str]) -> Scenario {
@@ -125,5 +135,107 @@ impl Drop for HailoSim {
         if !std::thread::panicking() {
             self.check();
         }
+    }
+}
+
+/// Ollama under which nothing takes time.
+pub(super) fn instant_ollama(scenario: Scenario) -> ollama_sim::Options {
+    ollama_sim::Options {
+        scenario,
+        pace: Pace::Instant,
+        seed: Some(7),
+        restart: Duration::from_millis(100),
+        ..ollama_sim::Options::default()
+    }
+}
+
+impl OllamaSim {
+    pub(super) fn start(options: ollama_sim::Options) -> Self {
+        Self { running: ollama_sim::start(options).unwrap(), allowed: &[] }
+    }
+
+    pub(super) fn config(&self) -> OllamaConfig {
+        let timeouts = OllamaTimeouts {
+            connect: PATIENCE,
+            probe: PATIENCE,
+            head_loaded: PATIENCE,
+            head_cold: PATIENCE,
+            prefill_tokens_per_s: 100_000,
+            first_token: PATIENCE,
+            between_tokens: PATIENCE,
+            whole_extra: Duration::from_secs(20),
+        };
+        let url = format!("http://{}", self.addr());
+        OllamaConfig { url, timeouts, ..OllamaConfig::default() }
+    }
+
+    /// The backend that speaks to it, with its context.
+    pub(super) fn backend(&self, recorder: &Arc<Recorder>) -> (Arc<dyn Backend>, u32) {
+        self.backend_with(recorder, self.config())
+    }
+
+    pub(super) fn backend_with(
+        &self,
+        recorder: &Arc<Recorder>,
+        config: OllamaConfig,
+    ) -> (Arc<dyn Backend>, u32) {
+        let context = config.context_tokens;
+        let http: Arc<dyn Http> = Arc::<Recorder>::clone(recorder);
+        (Arc::new(Ollama::new(http, config)), context)
+    }
+
+    /// The faults are over: counters and log begin anew, after a look at them.
+    pub(super) fn clear(&self) {
+        self.check();
+        self.running.reset();
+    }
+
+    fn check(&self) {
+        let mut forbidden = self.state().counters.forbidden;
+        forbidden.retain(|name, _| !self.allowed.contains(&name.as_str()));
+        assert!(forbidden.is_empty(), "{forbidden:?}");
+    }
+}
+
+impl Deref for OllamaSim {
+    type Target = ollama_sim::Running;
+
+    fn deref(&self) -> &Self::Target {
+        &self.running
+    }
+}
+
+impl Drop for OllamaSim {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.check();
+        }
+    }
+}
+
+/// The context of an OpenAI-compatible server in these tests, in tokens.
+const OPENAI_CONTEXT: u32 = 4096;
+
+impl OpenAiPeer {
+    /// The backend that speaks to it, with its context.
+    pub(super) fn backend(&self, recorder: &Arc<Recorder>) -> (Arc<dyn Backend>, u32) {
+        let timeouts = OpenAiTimeouts {
+            connect: PATIENCE,
+            probe: PATIENCE,
+            head: PATIENCE,
+            prefill_tokens_per_s: 100_000,
+            first_token: PATIENCE,
+            between_tokens: PATIENCE,
+            whole_extra: Duration::from_secs(20),
+        };
+        let config = OpenAiConfig {
+            url: self.url.clone(),
+            model: "peer".into(),
+            context_tokens: OPENAI_CONTEXT,
+            api_key: Some("sk-wire-tests".into()),
+            timeouts,
+        };
+        let http: Arc<dyn Http> = Arc::<Recorder>::clone(recorder);
+        (Arc::new(OpenAi::new(http, config)), OPENAI_CONTEXT)
     }
 }
