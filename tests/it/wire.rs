@@ -9,4 +9,10 @@ mod house;
 mod openai_peer;
 mod servers;
 
+mod budget;
+mod continuation;
+mod heal;
 mod matrix;
+mod ollama;
+mod storm;
+mod tools;
