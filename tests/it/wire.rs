@@ -11,6 +11,7 @@ mod servers;
 
 mod budget;
 mod continuation;
+mod ends;
 mod heal;
 mod matrix;
 mod ollama;

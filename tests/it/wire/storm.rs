@@ -71,6 +71,8 @@ async fn a_storm_of_turns_and_stops_never_puts_two_requests_inside() {
         assert_eq!(state.counters.overlapping, 0, "seed {seed}");
         assert_eq!(state.counters.requests, state.counters.generations + 1, "and one for tags");
         assert_eq!(house.agent.turns(), 0);
+        let waits = sim.count(|event| matches!(event, Event::LockWait));
+        println!("seed {seed}: {waits} waits for the lock, {done} done, {stopped} stopped");
         assert_shown_is_kept(&house, &told).await;
     }
 }
@@ -131,8 +133,8 @@ async fn after_a_stop_not_one_more_word_is_shown_and_the_server_is_free_at_once(
     }
 }
 
-/// The order of what the two servers saw, not a stop watch: the first token of the second comes
-/// before the first would have given up, and after its fault was noticed once.
+/// What was sent in which order, not a stop watch: between the fault and the CPU lies one request,
+/// and once the fault is known none.
 #[tokio::test]
 async fn with_hailo_faulted_the_cpu_speaks_within_the_budget_of_the_fail_over() {
     for (phase, kind) in [
@@ -150,8 +152,7 @@ async fn with_hailo_faulted_the_cpu_speaks_within_the_budget_of_the_fail_over() 
         house.ask("hello").await;
         sim.fault(next(phase, kind.clone()));
         assert_eq!(house.ask("and now?").await.text, "From the CPU", "{phase:?} {kind:?}");
-        // Both clocks are the same real one: hailo-sim was asked once, and not again after the
-        // CPU was.
+        // hailo-sim was asked once, and not again before or after the CPU was.
         let urls: Vec<String> = recorder.chats().into_iter().map(|sent| sent.url).collect();
         let asked = |server: std::net::SocketAddr| {
             urls.iter().filter(|url| url.contains(&server.to_string())).count()
@@ -197,4 +198,77 @@ async fn a_wall_clock_that_jumps_changes_nothing_in_a_running_answer() {
     let state = sim.state();
     assert_eq!(state.counters.generations, 4);
     assert_eq!(state.counters.continuations, 3, "and the cache is still of use");
+}
+
+/// Everything at once: two servers, faults of every kind at random, stops, and probes beside it.
+#[tokio::test]
+async fn a_storm_of_faults_ends_every_turn_once_and_passes() {
+    let kinds = [
+        Kind::Reset,
+        Kind::Close,
+        Kind::Hang,
+        Kind::Truncate,
+        Kind::Garbage,
+        Kind::ErrorLine("out of order".into()),
+        Kind::Status { code: 500, text: "Failed to create LLM".into() },
+        Kind::Status { code: 500, text: "LLM not loaded".into() },
+        Kind::Status { code: 503, text: "busy".into() },
+        Kind::Crash,
+    ];
+    let phases = [
+        Phase::BeforeHead,
+        Phase::DuringLoad,
+        Phase::AfterHead,
+        Phase::Token(1),
+        Phase::Token(9),
+        Phase::BeforeDone,
+    ];
+    for seed in [3, 4] {
+        let sim = quick(Release::V5_1_1, 200.0, Scenario::default());
+        let ollama = OllamaSim::start(instant_ollama(Scenario::default()));
+        let recorder = Arc::<Recorder>::default();
+        let backends = vec![sim.backend(&recorder), ollama.backend(&recorder)];
+        let dir = tempfile::tempdir().unwrap();
+        let mut parts = Parts::new(Arc::clone(&recorder), backends);
+        parts.settings.deadline = LATE;
+        let mut house = parts.start(dir.path());
+        house.recover();
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut ends = [0_usize; 3];
+        for turn in 0..40 {
+            if random.u8(..) < 160 {
+                let fault =
+                    next(random.choice(phases).unwrap(), random.choice(&kinds).unwrap().clone());
+                if random.u8(..) < 200 { sim.fault(fault) } else { ollama.fault(fault) }
+            }
+            let session = format!("s{}", turn % 3);
+            let running = house.submit(&session, &format!("question {turn}")).await;
+            let stop_after =
+                (random.u8(..) < 60).then(|| Duration::from_millis(random.u64(0..200)));
+            let stop = async {
+                if let Some(after) = stop_after {
+                    tokio::time::sleep(after).await;
+                    house.agent.cancel(Some(&session));
+                }
+            };
+            let (told, ()) = tokio::join!(told(running), stop);
+            match told.end {
+                TurnEvent::Done(_) => ends[0] += 1,
+                TurnEvent::Failed { code, .. } => {
+                    let shown = !told.text.is_empty();
+                    assert_eq!(code, if shown { "broke_off" } else { "offline" }, "seed {seed}");
+                    ends[1] += 1;
+                }
+                _ => ends[2] += 1,
+            }
+        }
+        println!("seed {seed}: {ends:?} done, failed, stopped");
+        assert!(ends[0] >= 15, "seed {seed}: {ends:?}");
+        sim.clear();
+        ollama.clear();
+        house.closed(0).await;
+        house.closed(1).await;
+        until("both servers are well", || !sim.state().lock_held).await;
+        assert_eq!(house.ask("at last").await.backend, "hailo", "seed {seed}");
+    }
 }
