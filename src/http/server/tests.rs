@@ -505,6 +505,8 @@ async fn when_all_places_are_at_work_a_newcomer_waits_for_one() {
         words.send(TurnEvent::Delta("on".into())).await.unwrap();
         read_until(stream, "\"on\"").await;
     }
+    let early = newcomer.try_read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "one more than the bound was served");
     let (stream, words) = &mut running[0];
     words.send(TurnEvent::Cancelled).await.unwrap();
     read_until(stream, "cancelled").await;
