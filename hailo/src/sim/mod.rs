@@ -18,6 +18,7 @@ pub mod control;
 pub mod forbidden;
 pub mod hailo;
 pub mod log;
+pub mod ollama;
 pub mod presence;
 pub mod scenario;
 pub mod server;

@@ -66,6 +66,9 @@ pub struct Reply {
     pub repeat: Option<String>,
     /// How often; 400 when absent.
     pub times: Option<u32>,
+    /// A tool call, `{"name": …, "arguments": {…}}`, instead of text; only for a server that has
+    /// tool calls, and only when the request offers a tool of that name.
+    pub call: Option<Value>,
 }
 
 /// An answer as tokens.
@@ -75,6 +78,8 @@ pub struct Answer {
     pub thinking: Vec<String>,
     /// Tokens of the answer.
     pub tokens: Vec<String>,
+    /// A tool call to make instead.
+    pub call: Option<Value>,
 }
 
 /// One thing that goes wrong.
@@ -232,7 +237,7 @@ impl Reply {
             out.extend(std::iter::repeat_n(repeat.clone(), times));
         }
         let thinking = self.think.as_deref().map(tokens::split).unwrap_or_default();
-        Answer { thinking, tokens: out }
+        Answer { thinking, tokens: out, call: self.call.clone() }
     }
 }
 
@@ -289,7 +294,7 @@ impl Replies {
         let mut random = fastrand::Rng::with_seed(self.seed.wrapping_mul(1_000_003) ^ turn);
         let mut pick = |from: &[&'static str]| from[random.usize(..from.len())];
         let text = format!("{} {} {}", pick(&OPENINGS), pick(&MIDDLES), pick(&CLOSINGS));
-        Answer { thinking: Vec::new(), tokens: tokens::split(&text) }
+        Answer { tokens: tokens::split(&text), ..Answer::default() }
     }
 
     /// Starts the script and the sentences from the beginning.
