@@ -4,6 +4,11 @@ use std::{
     io::{self, Write},
     path::PathBuf,
     process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
     time::Duration,
 };
 
@@ -15,14 +20,14 @@ use hailo::sim::{
 };
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
-    iterator::Signals,
+    flag,
 };
 
 /// Exit code for a wrong scenario or option (`EX_CONFIG`).
 const EX_CONFIG: u8 = 78;
 
-/// How long a running answer may go on after SIGTERM; systemd's default patience is longer.
-const DRAIN: Duration = Duration::from_secs(60);
+/// Pause between two looks at the signals; shorter than anybody notices.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Simulates Ollama's wire behaviour and pace on a Raspberry Pi's CPU.
 #[derive(Debug, Parser)]
@@ -84,15 +89,19 @@ fn run(arguments: Arguments) -> Result<(), String> {
     if !arguments.models.is_empty() {
         options.models = arguments.models.iter().map(|name| Model::named(name)).collect();
     }
-    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| error.to_string())?;
+    let signalled = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&signalled)).map_err(|error| error.to_string())?;
+    }
     let port = options.port;
     let mut running = ollama::start(options).map_err(|error| format!("port {port}: {error}"))?;
     let (addr, control) = (running.addr(), running.control_addr());
     // A closed stdout is no reason not to run.
     let _ = writeln!(io::stdout(), "ollama-sim on http://{addr}, control on http://{control}");
     let _ = io::stdout().flush();
-    if signals.forever().next() == Some(SIGTERM) {
-        running.drain(DRAIN);
+    while !signalled.load(Ordering::SeqCst) {
+        thread::sleep(LOOK_EVERY);
     }
+    running.stop();
     Ok(())
 }

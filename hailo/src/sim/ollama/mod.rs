@@ -310,18 +310,10 @@ impl Running {
         self.sim.scheduler.set_ram(ram_bytes);
     }
 
-    /// Stops and joins all threads.
+    /// Stops and joins all threads. Running answers are cut, as Ollama does at SIGTERM.
     pub fn stop(&mut self) {
         self.server.stop();
         self.control.stop();
-    }
-
-    /// Stops as SIGTERM does: no new connections, and running requests may end within `limit`.
-    /// Returns whether all did.
-    pub fn drain(&mut self, limit: Duration) -> bool {
-        let ended = self.server.drain(limit);
-        self.stop();
-        ended
     }
 }
 

@@ -136,6 +136,19 @@ pub(super) struct Slot {
     resident: Vec<Token>,
     /// A request is being worked on.
     pub(super) busy: bool,
+    /// When it was last given a prompt, in an order of its own.
+    pub(super) used: u64,
+}
+
+/// Which of the free slots gets a prompt: the one that holds most of it, if that is a tenth of the
+/// prompt at least (llama-server's default), and otherwise the one unused for longest.
+pub(super) fn choose(slots: &[Slot], prompt: &[Token]) -> Option<usize> {
+    let free = || slots.iter().enumerate().filter(|(_, slot)| !slot.busy);
+    let best = free().max_by_key(|(_, slot)| slot.common_prefix(prompt))?;
+    if best.1.common_prefix(prompt) * 10 >= prompt.len() {
+        return Some(best.0);
+    }
+    free().min_by_key(|(_, slot)| slot.used).map(|(index, _)| index)
 }
 
 impl Slot {
@@ -200,6 +213,21 @@ mod tests {
         assert_eq!(slot.prefill(&tokens), 1);
         slot.keep(3);
         assert_eq!(slot.prefill(&tokens), tokens.len() - 3);
+    }
+
+    #[test]
+    fn a_foreign_prompt_takes_the_slot_unused_for_longest() {
+        let prompt = |role: &str| render("", &[message(role, 50)]);
+        let mut slots = vec![Slot::default(), Slot { used: 1, ..Slot::default() }];
+        assert_eq!(choose(&slots, &prompt("system")), Some(0));
+        slots[0].prefill(&prompt("system"));
+        slots[0].used = 2;
+        assert_eq!(choose(&slots, &prompt("system")), Some(0));
+        assert_eq!(choose(&slots, &prompt("user")), Some(1));
+        slots[1].busy = true;
+        assert_eq!(choose(&slots, &prompt("user")), Some(0));
+        slots[0].busy = true;
+        assert_eq!(choose(&slots, &prompt("user")), None);
     }
 
     #[test]

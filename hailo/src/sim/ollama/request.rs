@@ -150,7 +150,7 @@ pub(super) fn forbidden(body: &[u8]) -> BTreeSet<&'static str> {
         found.insert("body");
         return found;
     };
-    if !matches!(fields.get("think"), None | Some(Value::Bool(false))) {
+    if !matches!(fields.get("think"), None | Some(Value::Null | Value::Bool(false))) {
         found.insert("think");
     }
     let messages = fields.get("messages").and_then(Value::as_array);

@@ -14,7 +14,7 @@ use super::{
     keep_alive::KeepAlive,
     models::Model,
     options::RunnerOptions,
-    prompt::{Slot, Token},
+    prompt::{self, Slot, Token},
 };
 use crate::sim::{
     clock::{Clock, Halt, Woke},
@@ -423,9 +423,8 @@ impl<'a> Lease<'a> {
             if runner.waiting.front() != Some(&ticket) {
                 return false;
             }
-            let free = runner.slots.iter().enumerate().filter(|(_, slot)| !slot.busy);
-            let best = free.max_by_key(|(_, slot)| slot.common_prefix(prompt));
-            let Some(index) = best.map(|(index, _)| index) else { return false };
+            let Some(index) = prompt::choose(&runner.slots, prompt) else { return false };
+            runner.slots[index].used = ticket;
             runner.slots[index].busy = true;
             found = Some((index, runner.slots[index].prefill(prompt)));
             true
