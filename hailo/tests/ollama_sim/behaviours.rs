@@ -25,7 +25,7 @@ fn o01_the_head_leaves_with_the_first_token_and_lines_end_in_lf() {
     let in_prefill = |entries: &[hailo::sim::log::Entry]| {
         entries.iter().any(|entry| matches!(entry.event, Event::Prefill { .. }))
     };
-    assert!(running.wait(LIMIT, in_prefill));
+    assert!(running.events().wait(LIMIT, in_prefill));
     assert!(waiting.is_silent(), "a byte came before the first token");
     waiting.leave();
     ends(&running, 1);
@@ -78,7 +78,7 @@ fn o02_metrics_are_whole_and_the_prompt_count_depends_on_the_release() {
         let tokens = first.lines.iter().filter(|line| line["done"] == false).count() as u64;
         assert_eq!(done["eval_count"].as_u64(), Some(tokens), "{version}");
         let whole = done["prompt_eval_count"].as_u64().unwrap();
-        assert_eq!(whole, running.state().prompt_tokens as u64);
+        assert_eq!(whole, u64::from(running.state().prompt_tokens));
         let expected = if counts_cached { whole } else { 1 };
         assert_eq!(second.done()["prompt_eval_count"].as_u64(), Some(expected), "{version}");
     }
@@ -108,7 +108,9 @@ fn o03_only_what_the_slot_does_not_hold_is_prefilled() {
     assert_eq!(ms, u64::from(fresh) * 20);
     assert!(seen[2].1 <= 3, "a foreign prompt shares a marker at most: {seen:?}");
     assert!(seen[3].1 <= 3, "and has evicted the first: {seen:?}");
-    assert_eq!(running.state().counters.forbidden, Default::default());
+    let counters = running.state().counters;
+    assert_eq!(counters.continuations, 1, "only the second went on where the first ended");
+    assert_eq!(counters.forbidden, Default::default());
 
     // With two slots the foreign prompt takes the empty one.
     let running = start(Options { num_parallel: 2, ..instant() });
@@ -293,7 +295,7 @@ fn o09_an_overlong_prompt_is_cut_silently_or_refused_as_asked() {
     let full = chat(&running, &body);
     assert_eq!(full.done()["done_reason"], "length");
     assert_eq!(
-        running.state().prompt_tokens as u64 + full.done()["eval_count"].as_u64().unwrap(),
+        u64::from(running.state().prompt_tokens) + full.done()["eval_count"].as_u64().unwrap(),
         24
     );
 }
@@ -511,7 +513,7 @@ fn o16_a_cancelled_answer_stops_before_its_next_token() {
     client.leave();
     assert_eq!(ends(&running, 1), [(End::Gone, 0)]);
     let state = running.state();
-    assert!(state.loaded[0].resident_tokens[0] < state.prompt_tokens, "{state:?}");
+    assert!(state.loaded[0].resident_tokens[0] < state.prompt_tokens as usize, "{state:?}");
     let model = Model::named(QWEN);
     assert_eq!(state.loaded[0].model, model.name);
 }

@@ -304,7 +304,11 @@ pub(crate) fn ends(running: &Running, count: usize) -> Vec<(End, u32)> {
             })
             .collect()
     };
-    assert!(running.wait(LIMIT, |entries| all(entries).len() >= count), "{:?}", running.log());
+    assert!(
+        running.events().wait(LIMIT, |entries| all(entries).len() >= count),
+        "{:?}",
+        running.log()
+    );
     all(&running.log())
 }
 
