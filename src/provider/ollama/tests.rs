@@ -7,8 +7,12 @@ use crate::provider::backend::{ChatDelta, Done, DoneReason};
 use crate::provider::fault::Phase;
 use crate::provider::rig::{LATE, chat, http, keys, request};
 
-const TAGS: &str = r#"{"models":[{"name":"qwen3:1.7b","digest":"x"},{"name":"tiny:latest","details":{"format":"gguf"}}]}"#;
-const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"prompt_eval_count\":26,\"eval_count\":2}\n";
+const TAGS: &str = r#"{"models":[
+    {"name":"qwen3:1.7b","digest":"x"},
+    {"name":"tiny:latest","details":{"format":"gguf"}}
+]}"#;
+const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\
+                    \"done_reason\":\"stop\",\"prompt_eval_count\":26,\"eval_count\":2}\n";
 
 fn config(url: &str) -> OllamaConfig {
     let timeouts =
