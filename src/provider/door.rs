@@ -15,7 +15,7 @@ use super::backend::ChatRequest;
 use super::fault::{Class, Fault, Phase};
 use super::parse::{Dialect, detail, error_line, parse_json, refusal, stated_error};
 use crate::limits::SERVER_BODY_BYTES_MAX;
-use crate::net::{Http, HttpBody, HttpError, HttpRequest, HttpResponse, Method};
+use crate::net::{Http, HttpBody, HttpError, HttpRequest, HttpResponse, Method, shown};
 
 /// How to reach a server. Cheap to clone; prints without its credentials.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct Reply {
 
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Door").field("base", &shown(&self.base)).finish_non_exhaustive()
     }
 }
 
@@ -163,7 +163,7 @@ impl Door {
         match models {
             Some(models) => Ok(models.iter().filter_map(tag).collect()),
             None => {
-                let text = format!("{} does not list models", self.base);
+                let text = format!("{} does not list models", shown(&self.base));
                 Err(Fault::new(Class::ServerError, Phase::Head, text))
             }
         }
@@ -175,13 +175,13 @@ impl Door {
             [] => "no model at all".to_owned(),
             names => names.join(", "),
         };
-        let text = format!("{} has no {model}; it offers {offers}", self.base);
+        let text = format!("{} has no {model}; it offers {offers}", shown(&self.base));
         Fault::new(Class::ModelMissing, Phase::Head, detail(&text))
     }
 
     /// The fault of another program answering at this address.
     pub(crate) fn foreign(&self, wanted: &str, found: &str) -> Fault {
-        let text = format!("{} answers as {found}, not as {wanted}", self.base);
+        let text = format!("{} answers as {found}, not as {wanted}", shown(&self.base));
         Fault::new(Class::ServerError, Phase::Head, detail(&text))
     }
 }

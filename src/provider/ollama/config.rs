@@ -65,7 +65,7 @@ impl Default for OllamaConfig {
 impl std::fmt::Debug for OllamaConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OllamaConfig")
-            .field("url", &self.url)
+            .field("url", &crate::net::shown(&self.url))
             .field("model", &self.model)
             .field("context_tokens", &self.context_tokens)
             .field("keep_alive_s", &self.keep_alive_s)
