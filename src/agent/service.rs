@@ -22,13 +22,13 @@ use tokio_util::sync::CancellationToken;
 use super::relay::{Relay, relay};
 use super::turn;
 use super::volatile;
-use super::{Converse, Line, Refused, Submission, Turn};
+use super::{Converse, Refused, Submission, Turn};
 use crate::clock::WallClock;
 use crate::event::Events;
 use crate::limits;
 use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
-use crate::session::{self, Sessions};
+use crate::session::{self, Line, Sessions};
 use crate::store::StoreError;
 
 /// What a turn loads once at its start and keeps: a reload changes the next turn, not this one.

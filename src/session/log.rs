@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Line;
+use crate::session::Line;
 use crate::store::{EventRow, KIND_END, NewEvent};
 
 /// The person's message.
@@ -32,7 +32,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word in the log, on the wire and in `agent::Line`.
+    /// The word in the log, on the wire and in `session::Line`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
