@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
 use super::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
-use crate::session::Line;
+use crate::session::log::Line;
 
 /// What happens to the next message.
 pub(crate) enum Script {

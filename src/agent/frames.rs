@@ -9,7 +9,7 @@
 use jiff::Timestamp;
 
 use super::{Answer, Refused, Turn, TurnEvent};
-use crate::session::Line;
+use crate::session::log::Line;
 use crate::session::wire::{Done, HistoryLine, ServerFrame};
 
 /// Turns the events of one turn into frames.

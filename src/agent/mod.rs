@@ -15,7 +15,7 @@ mod volatile;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-use crate::session::Line;
+use crate::session::log::Line;
 
 /// A message on its way in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -28,7 +28,8 @@ use crate::event::Events;
 use crate::limits;
 use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
-use crate::session::{self, Line, Sessions};
+use crate::session::log::Line;
+use crate::session::{self, Sessions};
 use crate::store::StoreError;
 
 /// What a turn loads once at its start and keeps: a reload changes the next turn, not this one.

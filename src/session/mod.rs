@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::clock::WallClock;
 use crate::limits;
 use crate::store::{OpenTurn, SessionRow, Store, StoreError, Stored, Write};
-use log::{Assistant, End, Logged, Outcome, User};
+use log::{Assistant, End, Line, Logged, Outcome, User};
 use recent::{Recent, Running};
 use window::PastTurn;
 
@@ -49,22 +49,6 @@ pub struct Begun {
     pub turn: u64,
     /// False if the database cannot be written now: the message is in memory only.
     pub stored: bool,
-}
-
-/// One line of a conversation, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// Number of its turn.
-    pub turn: u64,
-    /// True if the person said it.
-    pub from_person: bool,
-    /// What was said or shown.
-    pub text: String,
-    /// When, in milliseconds since 1970.
-    pub at_ms: i64,
-    /// How the turn ended, on the answer's line: `done`, `error`, `cancelled`, `interrupted`, or
-    /// `running`.
-    pub outcome: Option<&'static str>,
 }
 
 /// Not 1 to 64 of `[A-Za-z0-9_:-]`.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::log::Logged;
 use super::window::{self, PastTurn};
 use crate::limits;
-use crate::session::Line;
+use crate::session::log::Line;
 
 /// A turn that has begun and not ended.
 #[derive(Debug, Default)]

@@ -10,7 +10,10 @@ use hailo::{
 };
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::client::{
+    Ending, ask, body, chat, fault, loads, post, prefills, qwen, sim, until, wait_for, wait_of,
+    with, words,
+};
 
 /// A conversation that a client carries on.
 struct Talk {

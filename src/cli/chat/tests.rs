@@ -6,7 +6,7 @@ use super::*;
 use crate::agent::fake::{self, Script};
 use crate::agent::{Refused, TurnEvent};
 use crate::cli::exchange::tests::{DEADLINE, House};
-use crate::session::Line;
+use crate::session::log::Line;
 
 const PLAIN: Look = Look { moves: false, styled: false };
 

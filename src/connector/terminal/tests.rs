@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
 use crate::agent::{Refused, TurnEvent};
-use crate::session::Line;
+use crate::session::log::Line;
 use crate::snapshot::{self, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.
