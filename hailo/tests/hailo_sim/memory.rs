@@ -11,8 +11,7 @@ use hailo::{
 use serde_json::{Value, json};
 
 use crate::client::{
-    Ending, ask, body, chat, fault, loads, post, prefills, qwen, sim, until, wait_for, wait_of,
-    with, words,
+    Ending, ask, body, fault, loads, post, prefills, qwen, sim, until, wait_for, wait_of,
 };
 
 /// A conversation that a client carries on.

@@ -17,7 +17,7 @@ use hailo::{
 };
 
 use crate::client::{
-    Call, Ending, LIMIT, ask, body, chat, fault, hello, sim, until, wait_for, wait_of, with, words,
+    Call, Ending, LIMIT, ask, chat, fault, hello, sim, until, wait_for, wait_of, with,
 };
 
 /// The child, killed when a test fails before it ended.
