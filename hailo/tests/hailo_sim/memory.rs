@@ -11,7 +11,7 @@ use hailo::{
 use serde_json::{Value, json};
 
 use crate::client::{
-    Ending, ask, body, fault, loads, post, prefills, qwen, sim, until, wait_for, wait_of,
+    Ending, ask, body, fault, loads, post, prefills, qwen, sim, until, wait_for, wait_of, words,
 };
 
 /// A conversation that a client carries on.
