@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::aliases::{aliases, pick, published};
 use super::backend::{Backend, Capacity, ChatRequest, ChatStream, Message, Presence, Sampling};
-use super::door::{Door, Resolved, Tag, check, json};
+use super::door::{Door, Resolved, Tag, check};
 use super::fault::{Class, Fault, Phase};
 use super::learned::{Learned, Seed};
 use super::parse::Dialect;
@@ -177,8 +177,8 @@ impl Hailo {
     fn limits(&self, num_predict: u32) -> Limits {
         let timeouts = &self.config.timeouts;
         let loaded = self.learned.is_loaded(Instant::now());
-        // A rate of 4 is slow for most models; one known to be slower gets twice its time.
-        let rate = (self.learned.tokens_per_s() / 2.0).clamp(0.1, 4.0);
+        let rate =
+            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
         Limits {
             head: if loaded { timeouts.head_loaded } else { timeouts.head_cold },
             first_token: timeouts.first_token,
@@ -217,11 +217,10 @@ impl Hailo {
     /// A load's answer is not proof: after a failed one the server says "load" and does nothing.
     async fn set_loaded(&self, keep_alive: i64) -> Result<(), Fault> {
         let model = self.resolve().await?;
-        let body = json(&LoadBody { model: &model, keep_alive })?;
+        let body = LoadBody { model: &model, keep_alive };
         let limit = self.config.timeouts.head_cold;
         let began = Instant::now();
-        let outcome =
-            self.door.fetch_json(Method::Post, "/api/chat", Some(body), limit).await.map(|_| ());
+        let outcome = self.door.command("/api/chat", &body, limit).await;
         match &outcome {
             Ok(()) if keep_alive != 0 => {
                 self.learned.load_took(began.elapsed());

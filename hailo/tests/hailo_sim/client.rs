@@ -13,7 +13,7 @@ use hailo::{
         clock::Pace,
         hailo::{Options, Running, start},
         log::{Entry, Event},
-        scenario::{At, Fault, Kind, Phase, Reply, Scenario},
+        scenario::{Fault, Kind, Phase, Reply, Scenario},
     },
 };
 use serde_json::{Value, json};
@@ -218,7 +218,7 @@ pub(crate) fn get(running: &Running, path: &str) -> Answer {
 }
 
 pub(crate) fn fault(phase: Phase, kind: Kind) -> Fault {
-    Fault { at: At::Next, phase, kind }
+    Fault::next(phase, kind)
 }
 
 /// Waits for an event and returns its entry.

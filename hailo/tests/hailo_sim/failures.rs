@@ -8,12 +8,15 @@ use hailo::{
         clock::Pace,
         hailo::Running,
         log::{End, Event},
-        scenario::{At, Fault, Kind, Phase, Reply},
+        scenario::{Fault, Kind, Phase, Reply},
     },
 };
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::client::{
+    Answer, Call, Ending, ask, body, chat, fault, get, hello, loads, post, qwen, sim, until,
+    wait_of, with, words,
+};
 
 fn refused(running: &Running) -> bool {
     TcpStream::connect(running.addr())
@@ -216,6 +219,22 @@ fn h24_a_reset_ends_a_hang_and_only_one_request_holds_the_lock() {
 }
 
 #[test]
+fn h24_a_wedged_server_keeps_the_lock_after_its_client_left_until_it_is_helped() {
+    let running = sim(V5_1_1, vec![]);
+    let day_ms = 86_400_000;
+    running.fault(fault(Phase::BeforeHead, Kind::Stall(day_ms)));
+    let stuck = chat(&running, &hello(V5_1_1));
+    wait_of(&running, 1, |event| matches!(event, Event::Fault { .. }));
+    drop(stuck);
+    let probe = Call::send(running.addr(), "GET", "/api/ps", "");
+    wait_of(&running, 2, |event| *event == Event::LockWait);
+    assert_eq!(get(&running, "/").status, 200);
+    assert!(probe.is_silent() && running.state().lock_held);
+    running.reset();
+    assert_eq!(probe.answer().unwrap().status, 200);
+}
+
+#[test]
 fn the_model_that_kills_the_old_release_runs_in_the_newer_ones() {
     let question = [("system", "Be brief."), ("user", "Why?")];
     let running = with(V5_1_1, |options| options.restart_s = 60.0);
@@ -347,7 +366,7 @@ fn the_control_port_tells_the_state_and_plans_faults() {
     let call = |method: &str, path: &str, body: &Value| {
         Call::send(control, method, path, &body.to_string()).answer().unwrap()
     };
-    let plan = Fault { at: At::Next, phase: Phase::Token(1), kind: Kind::Close };
+    let plan = Fault::next(Phase::Token(1), Kind::Close);
     assert_eq!(call("POST", "/__sim/fault", &json!(plan)).status, 200);
     assert_eq!(call("POST", "/__sim/fault", &json!({"phase": "tomorrow"})).status, 400);
     assert_eq!(ask(&running, &hello(V5_1_1)).ending, Ending::Eof);

@@ -1,6 +1,7 @@
 //! O1 to O16.
 
 use hailo::sim::{
+    clock::Pace,
     log::{End, Event},
     ollama::{Model, Options},
     scenario::{Kind, Phase, Reply},
@@ -167,6 +168,23 @@ fn o05_requests_wait_for_the_slot_in_order_and_a_client_who_left_is_forgotten() 
     assert_eq!(seen.iter().filter(|(end, _)| *end == End::Gone).count(), 2, "{seen:?}");
     assert_eq!(prefills(&running).len(), 2, "the one who left was never executed");
     assert_eq!(running.state().counters.overlapping, 2);
+
+    // Many wait in the order in which they came.
+    let names: Vec<String> = (0..8).map(|number| format!("Number{number}")).collect();
+    let running = saying(quick(), names.iter().map(|name| Reply::text(name)).collect());
+    hold(&running, 1);
+    let mut clients = Vec::new();
+    for count in 0..names.len() {
+        let mut client = Client::connect(running.addr());
+        client.send("POST", "/api/chat", &hello().to_string());
+        clients.push(client);
+        until("it is inside", || running.state().counters.generations == count as u64 + 1);
+        until("it waits", || running.state().waiting == count);
+    }
+    let mut waiting = clients.split_off(1);
+    clients.remove(0).leave();
+    let said: Vec<String> = waiting.iter_mut().map(|client| read_stream(client).text).collect();
+    assert_eq!(said, names[1..]);
 }
 
 #[test]
@@ -393,6 +411,19 @@ fn o12_keep_alive_is_understood_in_every_form_and_counts_from_the_end() {
     until("an idle one does", || running.state().loaded.is_empty());
     chat(&running, &hello());
     assert_eq!(running.state().loads, 2);
+
+    // A use takes the deadline of the last one away.
+    let running = start(Options { pace: Pace::Factor(100.0), ..quick() });
+    let load = json!({"model": QWEN, "messages": [], "keep_alive": 60,
+        "options": {"num_ctx": 4096}});
+    assert_eq!(call(&running, "POST", "/api/chat", &load).0, 200);
+    hold(&running, 1);
+    let mut client = Client::connect(running.addr());
+    client.send("POST", "/api/chat", &hello().to_string());
+    client.head().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert_eq!(running.state().loaded.len(), 1);
+    client.leave();
 }
 
 #[test]
@@ -428,6 +459,15 @@ fn o13_a_schema_is_honoured_and_json_is_valid() {
     let cut = chat(&running, &body);
     assert_eq!(cut.done()["done_reason"], "length");
     assert!(serde_json::from_str::<Value>(&cut.text).is_err(), "cut by the limit: {}", cut.text);
+
+    // A grammar lets a scripted answer through only if it is JSON.
+    let scripted = Reply { json: Some(json!({"verb": "SAY"})), ..Reply::default() };
+    let running = saying(instant(), vec![Reply::text("Not JSON."), scripted]);
+    let mut body = hello();
+    body["format"] = json!("json");
+    let said = chat(&running, &body).text;
+    assert!(serde_json::from_str::<Value>(&said).is_ok(), "{said}");
+    assert_eq!(chat(&running, &body).text, "{\"verb\":\"SAY\"}");
 }
 
 #[test]

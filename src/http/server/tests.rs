@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
-use crate::agent::{Line, Refused, TurnEvent};
+use crate::agent::{Refused, TurnEvent};
 use crate::http::access::Access;
+use crate::session::log::Line;
 use crate::snapshot::{self, Publisher, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.
@@ -505,6 +506,8 @@ async fn when_all_places_are_at_work_a_newcomer_waits_for_one() {
         words.send(TurnEvent::Delta("on".into())).await.unwrap();
         read_until(stream, "\"on\"").await;
     }
+    let early = newcomer.try_read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(early, Err(std::io::ErrorKind::WouldBlock), "one more than the bound was served");
     let (stream, words) = &mut running[0];
     words.send(TurnEvent::Cancelled).await.unwrap();
     read_until(stream, "cancelled").await;

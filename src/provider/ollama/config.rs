@@ -24,7 +24,7 @@ pub struct OllamaConfig {
 }
 
 /// Limits on the phases of a request (specification, 5A.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OllamaTimeouts {
     /// Opening the connection.
     pub connect: Duration,
@@ -36,10 +36,14 @@ pub struct OllamaTimeouts {
     pub head_cold: Duration,
     /// Slowest prefill allowed for, in tokens a second.
     pub prefill_tokens_per_s: u32,
-    /// From the head to the first token, which normally come together.
+    /// From the head to the first token, beyond the time for prefill. Ollama sends both together;
+    /// a proxy in front of it may not.
     pub first_token: Duration,
     /// From token to token.
     pub between_tokens: Duration,
+    /// Slowest decoding allowed for, in tokens a second; a model known to be slower than that gets
+    /// twice its time.
+    pub decode_tokens_per_s: f64,
     /// Allowance for the whole answer beyond its decoding.
     pub whole_extra: Duration,
 }
@@ -64,7 +68,7 @@ impl Default for OllamaConfig {
 impl std::fmt::Debug for OllamaConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OllamaConfig")
-            .field("url", &self.url)
+            .field("url", &crate::net::shown(&self.url))
             .field("model", &self.model)
             .field("context_tokens", &self.context_tokens)
             .field("keep_alive_s", &self.keep_alive_s)
@@ -83,6 +87,7 @@ impl Default for OllamaTimeouts {
             prefill_tokens_per_s: 30,
             first_token: Duration::from_secs(5),
             between_tokens: Duration::from_secs(10),
+            decode_tokens_per_s: 3.0,
             whole_extra: Duration::from_secs(30),
         }
     }

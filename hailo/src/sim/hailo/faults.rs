@@ -69,7 +69,7 @@ impl Generation<'_, '_> {
                 self.exchange.sim.slow_down(part);
                 Ok(())
             }
-            Kind::Stall(ms) => self.wait(Duration::from_millis(ms)),
+            Kind::Stall(ms) => self.stall(Duration::from_millis(ms)),
             Kind::Crash => Err(self.crash("planned")),
         }
     }
@@ -100,6 +100,16 @@ impl Generation<'_, '_> {
         self.exchange.inside = None;
         self.exchange.conn.shut();
         self.over(if gone { End::Gone } else { End::Cut })
+    }
+
+    /// A pause which only the end of the life or a reset shortens.
+    fn stall(&mut self, simulated: Duration) -> Step {
+        let sim = self.exchange.sim;
+        let until = self.cursor + simulated;
+        let halt = self.exchange.conn.halt();
+        let woke = sim.clock.sleep_until(until, halt, || sim.epoch() != self.epoch);
+        self.cursor = until.min(sim.clock.now());
+        if woke == Woke::Halted { Err(self.over(End::Halted)) } else { Ok(()) }
     }
 
     /// The request has ended as `end`; an answer that had begun leaves the cache ahead of the

@@ -56,7 +56,7 @@ pub(super) struct Generation<'a, 'b> {
     shape: Shape,
     random: fastrand::Rng,
     /// Simulated time of the next thing to happen.
-    cursor: Duration,
+    pub(super) cursor: Duration,
 }
 
 /// Chat, generate and v1; load and unload too, which are requests without messages.

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `routes` | connections, routes and the calls that use no model |
 //! | `engine` | what the threads share: state, counters, script |
-//! | `life`, `faults`, `out`, `words` | one generation; what goes wrong in it; its bytes; its words |
+//! | `life`, `faults` | one generation, and what goes wrong in it |
+//! | `out`, `words` | its bytes and its words |
 //! | `runners` | scheduler, loads, slots, keep-alive, memory |
 //! | `request`, `options`, `keep_alive` | what is asked (pure) |
 //! | `prompt`, `pieces` | tokens, truncation, prefix cache (pure) |
