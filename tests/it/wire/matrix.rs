@@ -238,7 +238,7 @@ async fn cell(
     let tripped = house.breaker(0) != "closed";
     let fell_back = house.heard().iter().any(|event| matches!(event, Event::FellBack { .. }));
     let what = format!("{phase:?} {kind:?}: {told:?}, {tries} tries, tripped {tripped}");
-    let verdict = judge(&kind, expect, &told, Seen { tries, tripped, fell_back });
+    let verdict = judge(&kind, expect, &told, &Seen { tries, tripped, fell_back });
     target.clear();
     house.recover();
     let used_again = used_again(&house).await;
@@ -259,7 +259,7 @@ struct Seen {
     fell_back: bool,
 }
 
-fn judge(kind: &Kind, expect: Expect, told: &Told, seen: Seen) -> Result<(), &'static str> {
+fn judge(kind: &Kind, expect: Expect, told: &Told, seen: &Seen) -> Result<(), &'static str> {
     let words = WORDS.concat();
     let shown = &told.text;
     // What a reset overtakes in the peer's buffers is lost, down to nothing at all.
