@@ -68,6 +68,7 @@ pub(super) fn hailo_timeouts() -> HailoTimeouts {
         between_tokens: PATIENCE,
         whole_extra: Duration::from_secs(20),
         gives_up: Duration::from_millis(500),
+        ..HailoTimeouts::default()
     }
 }
 
@@ -164,6 +165,7 @@ impl OllamaSim {
             first_token: PATIENCE,
             between_tokens: PATIENCE,
             whole_extra: Duration::from_secs(20),
+            ..OllamaTimeouts::default()
         };
         let url = format!("http://{}", self.addr());
         OllamaConfig { url, timeouts, ..OllamaConfig::default() }
@@ -227,6 +229,7 @@ impl OpenAiPeer {
             first_token: PATIENCE,
             between_tokens: PATIENCE,
             whole_extra: Duration::from_secs(20),
+            ..OpenAiTimeouts::default()
         };
         let config = OpenAiConfig {
             url: self.url.clone(),
