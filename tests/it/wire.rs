@@ -9,6 +9,7 @@ mod house;
 mod openai_peer;
 mod servers;
 
+mod alone;
 mod budget;
 mod continuation;
 mod ends;
@@ -16,4 +17,3 @@ mod heal;
 mod matrix;
 mod ollama;
 mod storm;
-mod tools;

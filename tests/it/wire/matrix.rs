@@ -183,6 +183,7 @@ fn ollama_cells() -> Vec<(Phase, Kind, Expect)> {
             _ => gone,
         };
         cells.push((Phase::BeforeHead, kind.clone(), before));
+        cells.push((Phase::DuringLoad, kind.clone(), before));
         for phase in [Phase::AfterHead, Phase::Token(1), Phase::Token(4), Phase::BeforeDone] {
             cells.push((phase, kind.clone(), after_head(phase, &kind)));
         }

@@ -1,4 +1,5 @@
-//! Tool calls and JSON schemas, as far as each dialect has them.
+//! The provider without an agent: tool calls and JSON schemas, as far as each dialect has them,
+//! and a conversation whose owner does not mark what broke off.
 
 use std::sync::Arc;
 
@@ -8,24 +9,46 @@ use crayfish::provider::breaker::Policy;
 use crayfish::provider::engine::{Engine, SlotName};
 use crayfish::provider::lease::Priority;
 use crayfish::provider::prompt::{Fitted, NoRoom, Prompt};
-use crayfish::provider::{Completed, Job, Provider};
+use crayfish::provider::{Completed, Job, Progress, Provider};
 use hailo::model::Release;
-use hailo::sim::scenario::{Reply, Scenario};
+use hailo::sim::scenario::{Kind, Phase, Reply, Scenario};
 use serde_json::{Value, json};
 
-use super::house::{LATE, Recorder};
+use super::house::{LATE, Recorder, until};
 use super::openai_peer::OpenAiPeer;
-use super::servers::{HailoSim, OllamaSim, always, instant, instant_ollama};
+use super::servers::{HailoSim, OllamaSim, always, instant, instant_ollama, next};
 
-/// A question, whatever the budget.
-struct Question(&'static str);
+/// A conversation, whatever the budget: question, answer, question, in turn.
+struct Talk(Vec<String>);
 
-impl Prompt for Question {
+impl Prompt for Talk {
     fn fit(&self, _prompt_tokens_max: u32) -> Result<Fitted, NoRoom> {
-        let message = |role, text: &str| Message { role, content: text.to_owned() };
-        let messages = vec![message(Role::System, "Be brief."), message(Role::User, self.0)];
+        let mut messages = vec![Message { role: Role::System, content: "Be brief.".into() }];
+        for (content, role) in self.0.iter().zip([Role::User, Role::Assistant].iter().cycle()) {
+            messages.push(Message { role: *role, content: content.clone() });
+        }
         Ok(Fitted { messages, clipped: None })
     }
+}
+
+/// A provider over one backend, and a person's job for it.
+fn alone(backend: Arc<dyn Backend>) -> (Arc<Provider>, Job) {
+    let events = Events::default();
+    let policy = Policy::default();
+    let engine = Engine::new(SlotName::Primary, backend, policy, LATE, events.clone());
+    let job = Job {
+        priority: Priority::Owner,
+        conversation: "main".into(),
+        route: None,
+        deadline: tokio::time::Instant::now() + LATE,
+        answer_tokens: 100,
+        answer_tokens_max: None,
+        sampling: Sampling::default(),
+        schema: None,
+        tools: Vec::new(),
+        events: events.clone(),
+    };
+    (Provider::new(vec![engine], events), job)
 }
 
 fn tools() -> Vec<ToolSpec> {
@@ -56,7 +79,8 @@ async fn ask(backend: Arc<dyn Backend>, tools: Vec<ToolSpec>, schema: Option<Val
         events,
     };
     let (out, mut progress) = tokio::sync::mpsc::channel(256);
-    let done = provider.chat(&job, &Question("When does the sun set?"), &out).await.unwrap();
+    let talk = Talk(vec!["When does the sun set?".into()]);
+    let done = provider.chat(&job, &talk, &out).await.unwrap();
     drop(out);
     while progress.recv().await.is_some() {}
     done
@@ -140,5 +164,44 @@ async fn hailo_ollama_never_sees_tools_or_a_schema() {
         for field in ["tools", "format", "think", "truncate", "shift", "images"] {
             assert!(body.get(field).is_none(), "{field}");
         }
+    }
+}
+
+/// The second lock on that door: a prompt that literally extends an aborted one would be decoded
+/// on a cache with half an answer, so the model is released first.
+#[tokio::test]
+async fn a_prompt_that_extends_an_aborted_one_is_never_decoded_on_its_cache() {
+    let words = ["One", " two", " three", " four"];
+    for release in [Release::V5_1_1, Release::V5_3] {
+        let sim = HailoSim::start(instant(release, always(&words)));
+        let (provider, job) = alone(sim.backend(&Arc::<Recorder>::default()).0);
+        sim.fault(next(Phase::Token(2), Kind::Hang));
+        let (out, mut progress) = tokio::sync::mpsc::channel(256);
+        let question = Talk(vec!["Count.".into()]);
+        let mut shown = String::new();
+        let heard = async {
+            while shown != "One two" {
+                match progress.recv().await {
+                    Some(Progress::Text(text)) => shown.push_str(&text),
+                    Some(Progress::Waiting { .. }) => {}
+                    None => panic!("ended after {shown:?}"),
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = provider.chat(&job, &question, &out) => panic!("it hangs after two words"),
+            () = heard => {}
+        }
+        until("the server noticed", || !sim.state().lock_held).await;
+        assert!(sim.state().dirty);
+        let extended = Talk(vec!["Count.".into(), shown, "Go on.".into()]);
+        let (out, _progress) = tokio::sync::mpsc::channel(256);
+        let done = provider.chat(&job, &extended, &out).await.unwrap();
+        assert_eq!(done.shown, words.concat());
+        let state = sim.state();
+        assert!(!state.last_continuation && !state.dirty, "{release:?}: {state:?}");
+        let asked = |event: &hailo::sim::log::Event| matches!(event, hailo::sim::log::Event::Unloaded { why } if why == "asked");
+        assert_eq!(sim.count(asked), 1, "{release:?}");
     }
 }
