@@ -107,30 +107,32 @@ async fn until_told(turn: &mut Turn, text: &str) {
 
 #[tokio::test]
 async fn after_a_stop_not_one_more_word_is_shown_and_the_server_is_free_at_once() {
+    futures_util::future::join_all(Release::ALL.map(stopped_after_three_words)).await;
+}
+
+async fn stopped_after_three_words(release: Release) {
     let words = ["One", " two", " three", " four", " five"];
-    for release in Release::ALL {
-        let sim = quick(release, 100.0, always(&words));
-        let dir = tempfile::tempdir().unwrap();
-        let house = house(&sim, &dir);
-        house.ask("hello").await;
-        // Ten seconds of the simulator's time are a tenth of one here; the rest comes after it.
-        sim.fault(next(Phase::Token(3), Kind::Stall(10_000)));
-        let mut turn = house.submit("main", "count").await;
-        until_told(&mut turn, "One two three").await;
-        assert!(house.agent.cancel(None));
-        let rest = told(turn).await;
-        assert_eq!((rest.text.as_str(), rest.end), ("", TurnEvent::Cancelled));
-        let gone = |event: &Event| matches!(event, Event::Ended { end: End::Gone, .. });
-        until("the server notices", || sim.count(gone) == 1).await;
-        let sent = sim.log().into_iter().rev().find(|entry| gone(&entry.event));
-        assert!(
-            matches!(sent.map(|entry| entry.event), Some(Event::Ended { sent: 3..=4, .. })),
-            "at most one more token was decoded"
-        );
-        let lines = house.agent.history(None, 10).await.unwrap();
-        assert_eq!(lines.last().unwrap().text, "One two three");
-        assert_eq!(lines.last().unwrap().outcome, Some("cancelled"));
-    }
+    let sim = quick(release, 100.0, always(&words));
+    let dir = tempfile::tempdir().unwrap();
+    let house = house(&sim, &dir);
+    house.ask("hello").await;
+    // Three seconds here, so that the stop comes first; then the server goes on.
+    sim.fault(next(Phase::Token(3), Kind::Stall(300_000)));
+    let mut turn = house.submit("main", "count").await;
+    until_told(&mut turn, "One two three").await;
+    assert!(house.agent.cancel(None));
+    let rest = told(turn).await;
+    assert_eq!((rest.text.as_str(), rest.end), ("", TurnEvent::Cancelled));
+    let gone = |event: &Event| matches!(event, Event::Ended { end: End::Gone, .. });
+    until("the server notices", || sim.count(gone) == 1).await;
+    let sent = sim.log().into_iter().rev().find(|entry| gone(&entry.event));
+    assert!(
+        matches!(sent.map(|entry| entry.event), Some(Event::Ended { sent: 3..=5, .. })),
+        "one or two more tokens were decoded"
+    );
+    let lines = house.agent.history(None, 10).await.unwrap();
+    assert_eq!(lines.last().unwrap().text, "One two three");
+    assert_eq!(lines.last().unwrap().outcome, Some("cancelled"));
 }
 
 /// What was sent in which order, not a stop watch: between the fault and the CPU lies one request,
@@ -174,8 +176,9 @@ async fn a_wall_clock_that_jumps_changes_nothing_in_a_running_answer() {
     let dir = tempfile::tempdir().unwrap();
     let house = house(&sim, &dir);
     house.clock.set(3_600_000);
-    for tokens in 1..=4 {
-        sim.fault(next(Phase::Token(tokens), Kind::Stall(20_000)));
+    for tokens in [1, 4] {
+        // A second here, in which the clock jumps.
+        sim.fault(next(Phase::Token(tokens), Kind::Stall(200_000)));
         let mut turn = house.submit("main", "count").await;
         until_told(&mut turn, &words[..tokens as usize].concat()).await;
         let jumps = [NOW_MS, 0, NOW_MS + 86_400_000 * 3650, 3_600_000, -1];
@@ -196,8 +199,8 @@ async fn a_wall_clock_that_jumps_changes_nothing_in_a_running_answer() {
         assert!(matches!(end, Some(TurnEvent::Done(_))), "{end:?}");
     }
     let state = sim.state();
-    assert_eq!(state.counters.generations, 4);
-    assert_eq!(state.counters.continuations, 3, "and the cache is still of use");
+    assert_eq!(state.counters.generations, 2);
+    assert_eq!(state.counters.continuations, 1, "and the cache is still of use");
 }
 
 /// Everything at once: two servers, faults of every kind at random, stops, and probes beside it.
