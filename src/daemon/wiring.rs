@@ -166,6 +166,8 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
         true => Some(listen(config.web_chat.address).await?),
         false => None,
     };
+    // Port 0 has become a real one, to be told and to be kept if the door is opened again.
+    let address = listener.as_ref().map(|(_, address)| *address);
     let signals =
         Signals::new().map_err(|source| StartError::System { what: "signal handlers", source })?;
     let supervisor = Supervisor::new(house.events.clone());
@@ -175,7 +177,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     spawn_work(&supervisor, &house, agent_task)?;
     spawn_doors(&supervisor, &house, &ground, socket, listener)?;
     spawn_keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
-    announce(&ground, &house, &config);
+    announce(&ground, &house, address);
 
     let manager = Arc::clone(&ground.manager);
     let exit = supervisor
@@ -197,8 +199,11 @@ fn lock(paths: &Paths) -> Result<InstanceLock, StartError> {
     })
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Port { address, source })
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |source| StartError::Port { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let bound = listener.local_addr().map_err(refused)?;
+    Ok((listener, bound))
 }
 
 /// Builds everything; nothing runs yet.
@@ -345,13 +350,13 @@ fn spawn_doors(
     house: &House,
     ground: &Ground,
     socket: Socket,
-    listener: Option<TcpListener>,
+    listener: Option<(TcpListener, SocketAddr)>,
 ) -> Result<(), StartError> {
     let (config, path) = (&ground.loaded.config, ground.paths.socket());
     let converse: Arc<dyn Converse> = Arc::clone(&house.agent) as _;
-    if let Some(listener) = listener {
+    if let Some((listener, address)) = listener {
         let access = Access::new(
-            config.web_chat.address,
+            address,
             &config.web_chat.allowed_hosts,
             config.web_chat.auth_token.as_ref().map(|token| token.expose()),
         )?;
@@ -360,7 +365,6 @@ fn spawn_doors(
             snapshot: house.reader.clone(),
             access,
         });
-        let address = config.web_chat.address;
         let mut bound = once(listener);
         supervisor.spawn(tasks::HTTP, move |cx| {
             let (bound, service) = (bound(), Arc::clone(&service));
@@ -430,14 +434,11 @@ fn spawn_keepers(
 }
 
 /// Tells everybody that the daemon serves.
-fn announce(ground: &Ground, house: &House, config: &Config) {
+fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
     for notice in &house.notices {
         tracing::warn!(event = "daemon.notice", "{notice}");
     }
-    let address = match config.web_chat.enabled {
-        true => format!("http://{}", config.web_chat.address),
-        false => "none".to_owned(),
-    };
+    let address = address.map_or_else(|| "none".to_owned(), |bound| format!("http://{bound}"));
     tracing::info!(
         event = "daemon.ready",
         http = address,
