@@ -15,7 +15,7 @@ use crate::provider::Provider;
 use crate::provider::backend::{Backend, Role};
 use crate::provider::breaker::Policy;
 use crate::provider::engine::{Engine, SlotName};
-use crate::provider::fake::{Fake, fault, says, text};
+use crate::provider::fake::{Fake, Script, fault, says, text};
 use crate::provider::fault::{Class, Phase};
 use crate::session::Sessions;
 use crate::store::{Options, Store};
@@ -110,6 +110,11 @@ impl House {
     }
 }
 
+/// An answer that goes on and on, and is no loop.
+fn song() -> Script {
+    (0..1000).map(|verse| text(&format!("{verse} "))).collect()
+}
+
 /// All text a door is told, and the one terminal event.
 async fn told(mut turn: Turn) -> (String, TurnEvent) {
     let (mut text, mut end) = (String::new(), None);
@@ -170,7 +175,7 @@ async fn a_restart_continues_the_conversation_where_it_was() {
 #[tokio::test(start_paused = true)]
 async fn a_cancel_ends_the_turn_at_once_and_what_was_shown_stays() {
     let house = house();
-    house.hailo.then((0..1000).map(|_| text("la ")).collect());
+    house.hailo.then(song());
     let mut turn = house.submit("sing").await;
     let mut heard = String::new();
     while heard.len() < 9 {
@@ -196,7 +201,7 @@ async fn a_cancel_ends_the_turn_at_once_and_what_was_shown_stays() {
 #[tokio::test(start_paused = true)]
 async fn turns_of_a_session_run_in_order_and_a_cancel_takes_those_that_wait() {
     let house = house();
-    house.hailo.then((0..1000).map(|_| text("la ")).collect());
+    house.hailo.then(song());
     let (first, second) = (house.submit("one").await, house.submit("two").await);
     assert_eq!((first.turn, second.turn), (1, 2));
     house.agent.cancel(None);
@@ -289,7 +294,7 @@ async fn a_message_longer_than_the_context_is_clipped_and_said_to_be() {
 #[tokio::test(start_paused = true)]
 async fn shutdown_lets_a_turn_finish_and_interrupts_one_that_does_not() {
     let house = house();
-    house.hailo.then((0..1000).map(|_| text("la ")).collect());
+    house.hailo.then(song());
     let turn = house.submit("sing").await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let start = tokio::time::Instant::now();

@@ -81,13 +81,13 @@ async fn answer(
             Vec::new()
         }
     };
-    let wish = pending.answer_tokens_max.unwrap_or(u32::MAX).max(1);
     let job = Job {
         priority: Priority::Owner,
         conversation: pending.session.clone(),
         route: pending.backend.clone(),
         deadline: pending.accepted_at + settings.deadline,
-        answer_tokens: settings.answer_tokens_max.min(wish),
+        answer_tokens: settings.answer_tokens_max,
+        answer_tokens_max: pending.answer_tokens_max,
         sampling: settings.sampling,
         schema: None,
         tools: Vec::new(),

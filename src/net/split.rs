@@ -278,6 +278,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
         #[test]
         fn any_division_of_the_bytes_gives_the_same_lines_and_events(
             bytes in prop::collection::vec(

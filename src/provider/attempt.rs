@@ -269,9 +269,7 @@ async fn relay(
                 in_flight.head_seen = true;
                 answer.take(&text)
             }
-            Some(Ok(ChatDelta::Thinking(text))) => {
-                answer.visible.thought(&text).map(|()| String::new())
-            }
+            Some(Ok(ChatDelta::Thinking(_))) => answer.visible.thought().map(|()| String::new()),
             Some(Ok(ChatDelta::ToolCall { id, name, arguments })) => {
                 answer.tool_calls.push(super::ToolCall { id, name, arguments });
                 Ok(String::new())
@@ -328,7 +326,7 @@ fn request(job: &Job, fitted: &Fitted, share: Share, variation: Variation) -> Ch
     }
     ChatRequest {
         messages: fitted.messages.clone(),
-        num_predict: share.num_predict,
+        num_predict: share.num_predict.min(job.answer_tokens_max.unwrap_or(u32::MAX)).max(1),
         prompt_tokens: super::budget::prompt_tokens(&fitted.messages),
         sampling,
         schema: job.schema.clone(),
@@ -339,7 +337,7 @@ fn request(job: &Job, fitted: &Fitted, share: Share, variation: Variation) -> Ch
 /// How long a job will hold the slot: time to the first token, then decoding at the known rate.
 fn expected(engine: &Engine, job: &Job) -> Duration {
     // 7.5 tokens a second is the middle of what the NPU reaches (specification 1.11).
-    let rate = engine.backend.decode_rate().unwrap_or(7.5).max(0.1);
+    let rate = engine.backend.tokens_per_s().unwrap_or(7.5).max(0.1);
     // A typical answer uses about half of what it may.
     let tokens = f32::from(u16::try_from(job.answer_tokens / 2).unwrap_or(u16::MAX));
     engine.backend.first_token_estimate(limits::IDENTITY_TOKENS_MAX)
@@ -372,7 +370,7 @@ fn check_count(engine: &Engine, events: &Events, request: &ChatRequest, fresh: b
 }
 
 impl Answer {
-    fn new(mode: super::think::Mode, num_predict: u32) -> Self {
+    fn new(mode: super::think::ThinkMode, num_predict: u32) -> Self {
         Self {
             visible: Visible::new(mode, num_predict),
             raw: String::new(),

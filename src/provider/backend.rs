@@ -10,7 +10,7 @@ use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
 use super::fault::Fault;
-use super::think::Mode;
+use super::think::ThinkMode;
 
 /// Who a message is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -169,12 +169,6 @@ pub trait Backend: Send + Sync {
     /// `fresh_tokens` is the part of the prompt that the server has not cached.
     fn first_token_estimate(&self, fresh_tokens: u32) -> Duration;
 
-    /// How the model marks its thinking in the text.
-    fn think_mode(&self) -> Mode;
-
-    /// Measured decode rate in tokens a second, once an answer has shown it.
-    fn decode_rate(&self) -> Option<f32>;
-
     /// Sends a prompt. Resolves when it was sent and the first item can be awaited; the stream
     /// applies the phase timeouts and ends after `Done` or a fault.
     ///
@@ -199,4 +193,19 @@ pub trait Backend: Send + Sync {
     /// (hailo-ollama): an answer aborted half way leaves a cache on which a literal extension
     /// would be decoded, and a failed load leaves a model that only an unload clears away.
     fn record_outlives_failure(&self) -> bool;
+
+    /// Whether answers begin inside their thinking, because the model's template opens it.
+    fn think_mode(&self) -> ThinkMode {
+        ThinkMode::MayOpen
+    }
+
+    /// Measured decode rate in tokens a second, once there was something to measure.
+    fn tokens_per_s(&self) -> Option<f32> {
+        None
+    }
+
+    /// Whether the last answers were all much slower than this backend used to be.
+    fn is_degraded(&self) -> bool {
+        false
+    }
 }

@@ -105,8 +105,10 @@ impl Door {
             Fault::new(Class::Wedged, Phase::Head, text)
         };
         let sending = self.http.send(self.request(method, path, body));
-        let response =
-            timeout_at(deadline, sending).await.map_err(|_| late())?.map_err(unanswered)?;
+        let response = timeout_at(deadline, sending)
+            .await
+            .map_err(|_| late())?
+            .map_err(|error| unanswered(&error))?;
         let (status, retry_after) = (response.status, response.retry_after);
         let text = timeout_at(deadline, collect(response.body)).await.map_err(|_| late())??;
         Ok(Reply { status, retry_after, text })
@@ -161,6 +163,11 @@ impl Door {
 }
 
 impl Reply {
+    /// Whether it is a page for people, as other programs answer to any path.
+    pub(crate) fn is_page(&self) -> bool {
+        self.text.trim_start().starts_with('<')
+    }
+
     pub(crate) fn json(&self, dialect: Dialect) -> Result<Value, Fault> {
         let parsed = parse_json(&self.text);
         if !(200..300).contains(&self.status) {
@@ -184,8 +191,8 @@ pub(crate) fn json<B: Serialize>(body: &B) -> Result<Vec<u8>, Fault> {
 }
 
 /// The fault behind a request that got no head.
-pub(crate) fn unanswered(error: HttpError) -> Fault {
-    let (class, phase) = match &error {
+pub(crate) fn unanswered(error: &HttpError) -> Fault {
+    let (class, phase) = match error {
         HttpError::Refused(_) => (Class::Down, Phase::Connect),
         HttpError::NoAnswer(_) | HttpError::Cut(_) => (Class::Crashed, Phase::Head),
         HttpError::Malformed(_) => (Class::ServerError, Phase::Head),

@@ -82,7 +82,7 @@ impl Engine {
             breaker,
             retry_in_s,
             last_error: health.last_error,
-            tokens_per_s: self.backend.decode_rate(),
+            tokens_per_s: self.backend.tokens_per_s(),
         }
     }
 }

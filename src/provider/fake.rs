@@ -13,7 +13,6 @@ use super::backend::{
     Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, Presence, Role,
 };
 use super::fault::{Class, Fault, Phase};
-use super::think::Mode;
 
 /// What the fake does with one request: pauses and items, in order.
 pub(crate) type Script = Vec<(Duration, Result<ChatDelta, Fault>)>;
@@ -111,11 +110,7 @@ impl Backend for Fake {
         Duration::from_millis(4) * fresh_tokens
     }
 
-    fn think_mode(&self) -> Mode {
-        Mode::MayOpen
-    }
-
-    fn decode_rate(&self) -> Option<f32> {
+    fn tokens_per_s(&self) -> Option<f32> {
         Some(7.0)
     }
 

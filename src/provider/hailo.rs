@@ -24,18 +24,19 @@ use super::learned::{Learned, Seed};
 use super::parse::Dialect;
 use super::phases::{Limits, Plan, answer};
 use super::sanitise;
-use super::think::Mode;
-use crate::limits::HAILO_CONTEXT_TOKENS;
+use super::think::ThinkMode;
 use crate::net::{Http, Method};
+
+mod config;
+
+use config::GIVES_UP;
+pub use config::{HailoConfig, HailoTimeouts};
 
 /// Tokens prefilled together, HailoRT's default; a model file may say otherwise.
 const CHUNK_TOKENS: u32 = 96;
 
 /// Prefill planned for at most this long: the server gives up at 10 s, and 2 s are for jitter.
 const PREFILL_MAX: Duration = Duration::from_secs(8);
-
-/// The server's own limit on the first token, fixed in its source.
-const GIVES_UP: Duration = Duration::from_secs(10);
 
 /// After a dropped stream the server notices at the next write or two, then awaits a recovery
 /// token.
@@ -46,42 +47,6 @@ const GHOST_MIN: Duration = Duration::from_millis(500);
 
 /// Largest seed sent; the server reads a signed 32-bit number.
 const SEED_MAX: u32 = i32::MAX as u32;
-
-/// What a hailo-ollama backend needs to know.
-#[derive(Debug, Clone, PartialEq)]
-pub struct HailoConfig {
-    /// Base URL, e.g. `http://127.0.0.1:8000`.
-    pub url: String,
-    /// Model, under its name in any release.
-    pub model: String,
-    /// Context, in tokens; fixed in the model file.
-    pub context_tokens: u32,
-    /// How long the model stays loaded after a request, in seconds; negative is for ever.
-    pub keep_alive_s: i64,
-    /// Limits on phases.
-    pub timeouts: HailoTimeouts,
-}
-
-/// Limits on the phases of a request (specification, 5A.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HailoTimeouts {
-    /// Opening the connection.
-    pub connect: Duration,
-    /// Short calls that take no lock.
-    pub probe: Duration,
-    /// To the head, with the model believed loaded.
-    pub head_loaded: Duration,
-    /// To the head, with a load before it; also the limit of a load itself.
-    pub head_cold: Duration,
-    /// From the head to the first token; more than the server's own ten seconds.
-    pub first_token: Duration,
-    /// From token to token.
-    pub between_tokens: Duration,
-    /// Allowance for the whole answer beyond its decoding.
-    pub whole_extra: Duration,
-    /// Time after which the server gives up on prefill.
-    pub gives_up: Duration,
-}
 
 /// The backend.
 #[derive(Debug)]
@@ -128,35 +93,6 @@ struct LoadBody<'a> {
     keep_alive: i64,
 }
 
-// === impl HailoConfig ===
-
-impl Default for HailoConfig {
-    fn default() -> Self {
-        Self {
-            url: "http://127.0.0.1:8000".into(),
-            model: "qwen2.5-instruct:1.5b".into(),
-            context_tokens: HAILO_CONTEXT_TOKENS,
-            keep_alive_s: -1,
-            timeouts: HailoTimeouts::default(),
-        }
-    }
-}
-
-impl Default for HailoTimeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(1),
-            probe: Duration::from_secs(1),
-            head_loaded: Duration::from_secs(6),
-            head_cold: Duration::from_secs(45),
-            first_token: Duration::from_secs(12),
-            between_tokens: Duration::from_secs(12),
-            whole_extra: Duration::from_secs(30),
-            gives_up: GIVES_UP,
-        }
-    }
-}
-
 // === impl Hailo ===
 
 impl Hailo {
@@ -181,12 +117,6 @@ impl Hailo {
             dialect: Dialect::Hailo,
         };
         Self { config, door, learned: Arc::new(learned), resolved: Arc::default() }
-    }
-
-    /// Whether the model's answers begin inside its thinking.
-    #[must_use]
-    pub fn starts_thinking(&self) -> bool {
-        published(&self.config.model).starts_thinking
     }
 
     /// What was learned about the server's speed.
@@ -326,19 +256,6 @@ impl Backend for Hailo {
         self.learned.first_token_estimate(fresh_tokens, Instant::now())
     }
 
-    fn think_mode(&self) -> Mode {
-        if self.starts_thinking() { Mode::StartsInside } else { Mode::MayOpen }
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "a rate of some tokens a second")]
-    fn decode_rate(&self) -> Option<f32> {
-        Some(self.learned.tokens_per_s() as f32)
-    }
-
-    fn record_outlives_failure(&self) -> bool {
-        true
-    }
-
     fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatStream, Fault>> {
         Box::pin(self.start(request))
     }
@@ -369,6 +286,23 @@ impl Backend for Hailo {
         } else {
             tokens
         }
+    }
+
+    fn record_outlives_failure(&self) -> bool {
+        true
+    }
+
+    fn think_mode(&self) -> ThinkMode {
+        let starts_inside = published(&self.config.model).starts_thinking;
+        if starts_inside { ThinkMode::StartsInside } else { ThinkMode::MayOpen }
+    }
+
+    fn tokens_per_s(&self) -> Option<f32> {
+        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
+    }
+
+    fn is_degraded(&self) -> bool {
+        self.learned.is_degraded()
     }
 }
 

@@ -40,6 +40,17 @@ const RATE_MIN: f64 = 0.1;
 /// Fastest rate believed, tokens a second; simulators answer at once.
 const RATE_MAX: f64 = 100_000.0;
 
+/// An answer decoded at less than this share of the known rate is slow. On a healthy device rates
+/// vary by less than a hundredth; a heat-throttled one loses half.
+const SLOW: f64 = 0.6;
+
+/// Slow answers in a row that make a backend degraded.
+const SLOW_ANSWERS_MAX: u32 = 3;
+
+/// Weight of a newest rate below the known one. The known rate must not follow a device down
+/// before anybody has noticed.
+const NEWEST_SLOWER: f64 = 0.02;
+
 /// Shortest load that teaches anything: a loaded model answers a load request at once.
 const LOAD_MEASURED_MIN: Duration = Duration::from_millis(500);
 
@@ -80,6 +91,9 @@ struct Figures {
     seed: Seed,
     chunk_s: f64,
     tokens_per_s: f64,
+    /// The rate of a healthy server, once an answer was measured.
+    healthy_per_s: Option<f64>,
+    slow_answers: u32,
     load_s: f64,
     prefill_cap: u32,
     stalls: u32,
@@ -97,6 +111,8 @@ impl Learned {
         let figures = Figures {
             chunk_s: seed.chunk.as_secs_f64(),
             tokens_per_s: seed.tokens_per_s.clamp(RATE_MIN, RATE_MAX),
+            healthy_per_s: None,
+            slow_answers: 0,
             load_s: seed.load.as_secs_f64(),
             prefill_cap: seed.context_tokens,
             stalls: 0,
@@ -121,6 +137,20 @@ impl Learned {
     #[must_use]
     pub fn tokens_per_s(&self) -> f64 {
         self.lock().tokens_per_s
+    }
+
+    /// The same, once an answer was long enough to be measured.
+    #[must_use]
+    pub fn measured_tokens_per_s(&self) -> Option<f64> {
+        let figures = self.lock();
+        figures.healthy_per_s.map(|_| figures.tokens_per_s)
+    }
+
+    /// Whether the last answers were all much slower than this server used to be: it is hot, or
+    /// shares its device.
+    #[must_use]
+    pub fn is_degraded(&self) -> bool {
+        self.lock().slow_answers >= SLOW_ANSWERS_MAX
     }
 
     /// Time for a load of the model.
@@ -215,8 +245,7 @@ impl Learned {
         figures.last = request.iter().map(digest_of).collect();
         if tokens >= RATE_TOKENS_MIN && !span.is_zero() {
             let rate = f64::from(tokens - 1) / span.as_secs_f64();
-            let rate = blend(figures.tokens_per_s, rate.clamp(RATE_MIN, RATE_MAX));
-            figures.tokens_per_s = rate;
+            figures.decoded_at(rate.clamp(RATE_MIN, RATE_MAX));
         }
     }
 
@@ -237,6 +266,15 @@ impl Learned {
 }
 
 impl Figures {
+    fn decoded_at(&mut self, rate: f64) {
+        self.tokens_per_s = blend(self.tokens_per_s, rate);
+        let healthy = self.healthy_per_s.unwrap_or(rate);
+        let slow = rate < SLOW * healthy;
+        self.slow_answers = if slow { self.slow_answers.saturating_add(1) } else { 0 };
+        let weight = if rate < healthy { NEWEST_SLOWER } else { NEWEST };
+        self.healthy_per_s = Some(healthy + weight * (rate - healthy));
+    }
+
     fn is_loaded(&self, now: Instant) -> bool {
         match self.loaded {
             Loaded::No => false,
@@ -380,6 +418,21 @@ mod tests {
         learned.answered(&[], 100, Duration::ZERO);
         learned.load_took(Duration::from_millis(2));
         assert!((learned.tokens_per_s() - 3.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn three_slow_answers_in_a_row_are_a_degraded_server() {
+        let learned = Learned::new(SEED);
+        let answer = |per_s: u64| {
+            learned.answered(&[], 21, Duration::from_millis(20_000 / per_s));
+            learned.is_degraded()
+        };
+        assert_eq!(learned.measured_tokens_per_s(), None);
+        assert!(!answer(8), "slower than published is not degraded");
+        assert!(learned.measured_tokens_per_s().is_some());
+        assert_eq!([answer(4), answer(4), answer(8)], [false; 3], "not in a row");
+        assert_eq!([answer(4), answer(4), answer(4), answer(4)], [false, false, true, true]);
+        assert!(!answer(8), "and it recovers");
     }
 
     #[test]

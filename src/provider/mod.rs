@@ -15,9 +15,12 @@ pub mod cache;
 pub mod engine;
 pub mod fault;
 pub mod gate;
+pub mod guard;
 pub mod hailo;
 pub mod learned;
 pub mod lease;
+pub mod ollama;
+pub mod openai;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;
@@ -66,8 +69,11 @@ pub struct Job {
     pub route: Option<String>,
     /// When the job is given up, whatever it is doing.
     pub deadline: Instant,
-    /// Tokens the answer may take.
+    /// Tokens kept free for the answer. The same for every job of a conversation: the window of
+    /// past turns depends on it, and a window that moves costs a whole prefill.
     pub answer_tokens: u32,
+    /// Fewer tokens for this answer, if it shall be short.
+    pub answer_tokens_max: Option<u32>,
     /// How tokens are chosen.
     pub sampling: Sampling,
     /// JSON schema for the answer.

@@ -27,6 +27,9 @@ use crate::net::{HttpBody, HttpError, HttpResponse};
 /// Bound on reading an error's body after its head. It is one short text, sent at once.
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Longest wait for what may follow a complete answer: one event, which is under way already.
+const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Turns a body's bytes into deltas.
 pub(crate) trait Decode: Send {
     /// Whether a success of this content type is a stream for this decoder.
@@ -35,6 +38,12 @@ pub(crate) trait Decode: Send {
     /// Decodes a piece. Returns whether anything complete was in it, which counts as a sign of
     /// life even where it holds no text.
     fn piece(&mut self, bytes: &[u8], out: &mut Vec<ChatDelta>) -> Result<bool, Fault>;
+
+    /// Whether the answer is complete but for figures and the end of the body, which some servers
+    /// never send.
+    fn is_closing(&self) -> bool {
+        false
+    }
 
     /// The body has ended, properly or not. Pushes what is complete even so, `Done` included.
     fn end(&mut self, out: &mut Vec<ChatDelta>) -> Result<(), Fault>;
@@ -151,7 +160,7 @@ impl Answer {
                 let text = format!("no answer within {} s", limit.as_secs_f32());
                 Fault::new(Class::Wedged, Phase::Head, text)
             })?
-            .map_err(unanswered)?;
+            .map_err(|error| unanswered(&error))?;
         let status = response.status;
         let success = (200..300).contains(&status);
         if !success || !self.plan.decode.takes(response.content_type.as_deref()) {
@@ -174,6 +183,7 @@ impl Answer {
     async fn await_piece(&mut self, mut body: HttpBody) -> Result<(), Fault> {
         let limits = self.plan.limits;
         let patience = match self.tokens_at {
+            _ if self.plan.decode.is_closing() => Instant::now() + CLOSING_TIMEOUT,
             None => self.head_at + limits.first_token,
             Some(_) => self.alive_at + limits.between_tokens,
         };
@@ -341,3 +351,6 @@ impl Answer {
         fault
     }
 }
+
+#[cfg(test)]
+mod tests;

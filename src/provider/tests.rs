@@ -12,6 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// An answer that goes on and on, and is no loop.
+fn counting() -> Script {
+    (0..1000).map(|n| text(&format!("{n} "))).collect()
+}
+
 struct House {
     hailo: Arc<Fake>,
     ollama: Arc<Fake>,
@@ -56,6 +61,7 @@ fn job(events: &Events, priority: Priority) -> Job {
         route: None,
         deadline: Instant::now() + 300 * SECOND,
         answer_tokens: 320,
+        answer_tokens_max: None,
         sampling: Sampling::default(),
         schema: None,
         tools: Vec::new(),
@@ -244,7 +250,7 @@ async fn a_person_who_waits_hurries_the_probe_of_a_server_that_is_back() {
 #[tokio::test(start_paused = true)]
 async fn cancelling_keeps_the_slot_for_the_ghost_and_blames_nobody() {
     let house = house();
-    let slow: Script = (0..100).map(|_| text("word ")).collect();
+    let slow: Script = counting();
     house.hailo.then(slow);
     let first = house.owner();
     let cancelled = tokio::time::timeout(SECOND, house.ask(&first)).await;
@@ -259,7 +265,7 @@ async fn cancelling_keeps_the_slot_for_the_ghost_and_blames_nobody() {
 #[tokio::test(start_paused = true)]
 async fn extending_an_aborted_conversation_is_never_sent_on_a_dirty_cache() {
     let house = house();
-    house.hailo.then((0..100).map(|_| text("word ")).collect());
+    house.hailo.then(counting());
     let _ = tokio::time::timeout(SECOND, house.ask(&house.owner())).await;
     let talk = Talk(vec!["hello", "word word", "go on"]);
     house.say(&house.owner(), &talk).await.0.unwrap();
@@ -269,7 +275,7 @@ async fn extending_an_aborted_conversation_is_never_sent_on_a_dirty_cache() {
 #[tokio::test(start_paused = true)]
 async fn background_work_gives_way_to_a_person() {
     let house = Arc::new(house());
-    house.hailo.then((0..1000).map(|_| text("musing ")).collect());
+    house.hailo.then(counting());
     house.hailo.then(says(&["Yes?"]));
     let background = {
         let house = Arc::clone(&house);

@@ -24,8 +24,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::agent::Line;
 use crate::clock::WallClock;
 use crate::limits;
-use crate::store::{SessionRow, Store, StoreError, Stored, Write};
-use log::{Assistant, End, Outcome, User};
+use crate::store::{OpenTurn, SessionRow, Store, StoreError, Stored, Write};
+use log::{Assistant, End, Logged, Outcome, User};
 use recent::{Recent, Running};
 use window::PastTurn;
 
@@ -62,6 +62,8 @@ pub struct BadId;
 struct Open {
     sessions: BTreeMap<Arc<str>, Recent>,
     uses: u64,
+    /// Whether the turns that a crash left open have been closed.
+    recovered: bool,
     /// Rises when a session is let go: what was read before may be older than what it had.
     evictions: u64,
 }
@@ -91,39 +93,42 @@ impl Sessions {
     }
 
     /// Closes every turn that a crash left open as `interrupted`, with what it had shown as its
-    /// answer. Call it once, before the first turn. Returns how many there were.
+    /// answer. Done once, before the first turn: here at start, or, if the database cannot be had
+    /// then, when the first session is opened. Returns how many there were.
     ///
     /// # Errors
-    /// As the store answers; turns that were closed stay closed.
+    /// As the store answers; turns that were closed stay closed, and the next call goes on.
     pub async fn recover(&self) -> Result<usize, StoreError> {
-        let left = self.store.open_turns().await?;
-        let at_ms = self.now_ms();
-        let mut acks = Vec::new();
-        for turn in &left {
-            let answer = (!turn.shown.is_empty())
-                .then(|| Assistant { raw: turn.shown.clone(), ..Assistant::default() });
-            let end = End::new(Outcome::Interrupted);
-            let write = Write::Finish {
-                session: turn.session.as_str().into(),
-                turn: turn.turn,
-                events: log::end_events(at_ms, answer.as_ref(), &end),
-            };
-            match self.store.submit(write) {
-                Ok(ack) => acks.push(ack),
-                // More turns than places: wait for those that are queued, then go on.
-                Err((StoreError::Overloaded, write)) => {
-                    for ack in acks.drain(..) {
-                        ack.wait().await?;
-                    }
-                    acks.push(self.store.submit(write).map_err(|(error, _)| error)?);
+        let mut closed = 0;
+        while !self.locked().recovered {
+            let left = self.store.open_turns().await?;
+            let mut acks = Vec::new();
+            {
+                let mut open = self.locked();
+                // Read before somebody else was done: these may be turns that run.
+                if open.recovered {
+                    break;
                 }
-                Err((error, _)) => return Err(error),
+                open.recovered = left.is_empty();
+                for turn in &left {
+                    match self.store.submit(interrupted(turn, self.now_ms())) {
+                        Ok(ack) => acks.push(ack),
+                        // What found no place is left for the next round.
+                        Err((StoreError::Overloaded, _)) if !acks.is_empty() => break,
+                        Err((error, _)) => return Err(error),
+                    }
+                }
+            }
+            closed += acks.len();
+            for ack in acks {
+                match ack.wait().await {
+                    // Kept in memory, and before whatever comes later.
+                    Err(error) if error.is_kept() => self.locked().recovered = true,
+                    answer => answer?,
+                }
             }
         }
-        for ack in acks {
-            ack.wait().await?;
-        }
-        Ok(left.len())
+        Ok(closed)
     }
 
     /// Brings a session's recent turns into memory, so that the first turn need not wait for it.
@@ -159,9 +164,9 @@ impl Sessions {
             });
             if ack.is_ok() {
                 recent.last_turn = turn;
-                recent
-                    .running
-                    .insert(turn, Running { sent: sent.to_owned(), ..Running::default() });
+                let begun =
+                    Logged { turn, user: user.clone(), user_at_ms: at_ms, ..Logged::default() };
+                recent.running.insert(turn, Running { begun, ..Running::default() });
             }
             ack.map(|ack| (turn, ack)).map_err(|(error, _)| error)
         });
@@ -191,17 +196,19 @@ impl Sessions {
             running.deferred.push_str(text);
             let text = std::mem::take(&mut running.deferred);
             match self.store.submit(Write::Partial { session: session.into(), turn, text }) {
-                Ok(ack) => Some(ack),
+                Ok(ack) => Some(Some(ack)),
                 Err((_, Write::Partial { text, .. })) => {
                     running.deferred = text;
-                    None
+                    Some(None)
                 }
-                Err(_) => None,
+                Err(_) => Some(None),
             }
         });
         let stored = match ack.flatten() {
-            Some(ack) => ack.within(limits::COMMIT_WAIT_MAX).await == Stored::Yes,
-            None => false,
+            // Not a running turn.
+            None => return false,
+            Some(None) => false,
+            Some(Some(ack)) => ack.within(limits::COMMIT_WAIT_MAX).await == Stored::Yes,
         };
         if !stored {
             self.store.count_late();
@@ -233,21 +240,22 @@ impl Sessions {
                     .then(|| Assistant { raw: running.shown.clone(), ..Assistant::default() })
             });
             let events = log::end_events(at_ms, answer.as_ref(), &end);
-            let logged = log::Logged {
-                turn,
-                user: User { typed: running.sent, sent: None },
-                user_at_ms: at_ms,
-                assistant: answer,
-                end: Some((at_ms, end)),
-            };
-            let outcome = logged.end.as_ref().map_or(Outcome::Error, |(_, end)| end.outcome);
+            let outcome = end.outcome;
+            let logged = Logged { assistant: answer, end: Some((at_ms, end)), ..running.begun };
             recent.push(PastTurn::new(turn, logged.sent(), logged.answer(), outcome));
+            if self.store.is_settled() {
+                recent.uncommitted.clear();
+            }
+            recent.uncommitted.insert(turn, logged);
             Some(self.store.submit(Write::Finish { session: session.into(), turn, events }))
         });
         let Some(Some(queued)) = queued else { return Ok(true) };
         let ack = queued.map_err(|(error, _)| error)?;
         match ack.within(limits::STORE_BUSY_MAX).await {
-            Stored::Yes => Ok(true),
+            Stored::Yes => {
+                self.locked().act(session, |recent| recent.uncommitted.remove(&turn));
+                Ok(true)
+            }
             Stored::Late => Ok(false),
             Stored::No(error) if error.is_kept() => Ok(false),
             Stored::No(error) => Err(error),
@@ -268,30 +276,26 @@ impl Sessions {
     /// # Errors
     /// As the store answers.
     pub async fn history(&self, session: &str, limit: usize) -> Result<Vec<Line>, StoreError> {
-        let last = self.store.last_turn(session).await?;
+        let memory = self.locked().act(session, |recent| recent.unread(self.now_ms()));
+        let (last_here, unread) = memory.unwrap_or_default();
+        let last = self.store.last_turn(session).await?.max(last_here);
         let reach = u64::try_from(limit).unwrap_or(u64::MAX);
         let rows = self.store.events_from(session, (last + 1).saturating_sub(reach)).await?;
-        let now_ms = self.now_ms();
-        let running: BTreeMap<u64, String> = self
-            .locked()
-            .act(session, |recent| {
-                recent.running.iter().map(|(turn, r)| (*turn, r.shown.clone())).collect()
-            })
-            .unwrap_or_default();
-        let mut lines = Vec::new();
-        for logged in log::gather(&rows) {
-            lines.extend(logged.lines());
-            if let (None, Some(shown)) = (&logged.end, running.get(&logged.turn))
-                && !shown.is_empty()
-            {
-                lines.push(Line {
-                    turn: logged.turn,
-                    from_person: false,
-                    text: shown.clone(),
-                    at_ms: now_ms,
-                    outcome: Some("running"),
-                });
+        let mut turns: BTreeMap<u64, Logged> =
+            log::gather(&rows).into_iter().map(|logged| (logged.turn, logged)).collect();
+        // What the log has whole is newer than what memory said before it was read.
+        let mut running = BTreeMap::new();
+        for (logged, line) in unread {
+            let known = turns.get(&logged.turn).is_some_and(|known| known.end.is_some());
+            if !known {
+                running.extend(line.map(|line| (logged.turn, line)));
+                turns.insert(logged.turn, logged);
             }
+        }
+        let mut lines = Vec::new();
+        for (turn, logged) in turns {
+            lines.extend(logged.lines());
+            lines.extend(running.remove(&turn));
         }
         let surplus = lines.len().saturating_sub(limit);
         Ok(lines.split_off(surplus))
@@ -311,6 +315,7 @@ impl Sessions {
         session: &str,
         act: impl FnOnce(&mut Recent) -> T,
     ) -> Result<T, StoreError> {
+        self.recover().await?;
         loop {
             let evictions = {
                 let mut open = self.locked();
@@ -366,6 +371,17 @@ impl Open {
             self.evictions += 1;
         }
         Ok(())
+    }
+}
+
+/// The end of a turn that a crash left open.
+fn interrupted(turn: &OpenTurn, at_ms: i64) -> Write {
+    let answer = (!turn.shown.is_empty())
+        .then(|| Assistant { raw: turn.shown.clone(), ..Assistant::default() });
+    Write::Finish {
+        session: turn.session.as_str().into(),
+        turn: turn.turn,
+        events: log::end_events(at_ms, answer.as_ref(), &End::new(Outcome::Interrupted)),
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::log::Logged;
 use super::window::{self, PastTurn};
+use crate::agent::Line;
 use crate::limits;
 
 /// A turn that has begun and not ended.
 #[derive(Debug, Default)]
 pub(super) struct Running {
-    /// What the model is to read.
-    pub(super) sent: String,
+    /// Its number and the person's message.
+    pub(super) begun: Logged,
     /// All that was shown so far.
     pub(super) shown: String,
     /// The end of it that the store's queue had no place for yet.
@@ -27,6 +28,9 @@ pub(super) struct Recent {
     /// Text in `past`.
     bytes: usize,
     pub(super) running: BTreeMap<u64, Running>,
+    /// Ended turns whose commit is not known yet, for people who ask meanwhile. While the disk
+    /// is full this is bounded with the store's backlog, which holds the same turns.
+    pub(super) uncommitted: BTreeMap<u64, Logged>,
     /// When it was last used, in uses.
     pub(super) used: u64,
 }
@@ -70,5 +74,22 @@ impl Recent {
     /// The ended turns.
     pub(super) fn past(&self) -> Vec<PastTurn> {
         self.past.iter().cloned().collect()
+    }
+
+    /// The newest turn's number, and the turns that the log may not have whole, each with the
+    /// line of a running answer.
+    pub(super) fn unread(&self, now_ms: i64) -> (u64, Vec<(Logged, Option<Line>)>) {
+        let ended = self.uncommitted.values().map(|logged| (logged.clone(), None));
+        let running = self.running.iter().map(|(turn, running)| {
+            let line = (!running.shown.is_empty()).then(|| Line {
+                turn: *turn,
+                from_person: false,
+                text: running.shown.clone(),
+                at_ms: now_ms,
+                outcome: Some("running"),
+            });
+            (running.begun.clone(), line)
+        });
+        (self.last_turn, ended.chain(running).collect())
     }
 }

@@ -363,6 +363,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..Default::default() })]
+
         #[test]
         fn any_soul_gives_a_block_within_its_bound(
             core in "(# \\[[A-Z_]{1,12}\\]\n|- .{0,200}\n|<!--|-->|\\PC{0,80}\n){1,40}",

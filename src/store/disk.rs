@@ -15,55 +15,64 @@ use crate::clock::WallClock;
 use crate::event::{Event, Events};
 use crate::limits;
 
-/// The open database. It travels into the blocking call that uses it and back.
+// SQLite left to itself walks through the whole session here; a turn must cost the same at any
+// length of it, so the index is named.
+
+/// Finds the event of a kind of a turn.
+pub(super) const HAS_ENDED: &str = "SELECT 1 FROM event INDEXED BY event_by_turn
+    WHERE session = ?1 AND turn = ?2 AND kind = ?3";
+
+/// Lists a session's events from a turn on.
+pub(super) const EVENTS_FROM: &str = "SELECT seq, turn, at_ms, kind, body
+    FROM event INDEXED BY event_by_turn WHERE session = ?1 AND turn >= ?2 ORDER BY seq";
+
+/// Which database, and what opening it needs.
+pub(super) struct Plan {
+    pub(super) options: Options,
+    pub(super) clock: Arc<dyn WallClock>,
+    pub(super) events: Events,
+}
+
+/// The open database.
 pub(super) struct Disk {
     connection: Connection,
     path: PathBuf,
-    options: Options,
-    clock: Arc<dyn WallClock>,
-    events: Events,
+}
+
+impl Plan {
+    /// Opens or creates the database; a damaged one is set aside and told.
+    pub(super) fn open(&self) -> Result<Disk, StoreError> {
+        file::create_state_dir(&self.options.state_dir).map_err(|e| io_error(&e))?;
+        let path = self.options.state_dir.join(FILE_NAME);
+        let connection = match open_sound(&path, &self.options) {
+            Err(StoreError::Corrupt(detail)) => {
+                tracing::error!(path = %path.display(), detail, "the database is damaged");
+                let aside = set_aside(&path, self.clock.as_ref()).map_err(|e| io_error(&e))?;
+                self.events.tell(Event::StoreReplaced { aside: aside.display().to_string() });
+                open_sound(&path, &self.options)?
+            }
+            opened => opened?,
+        };
+        Ok(Disk { connection, path })
+    }
+
+    /// Goes on with a new database after `disk` was found damaged while it was open.
+    pub(super) fn replace(&self, disk: Disk, detail: &str) -> Result<Disk, StoreError> {
+        let Disk { connection, path } = disk;
+        tracing::error!(path = %path.display(), detail, "the database is damaged");
+        // Closing must not fold the log into the damaged file: what it holds may be sound.
+        let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        drop(connection);
+        let aside = set_aside(&path, self.clock.as_ref()).map_err(|e| io_error(&e))?;
+        self.events.tell(Event::StoreReplaced { aside: aside.display().to_string() });
+        self.open()
+    }
 }
 
 impl Disk {
-    /// Opens or creates the database; a damaged one is set aside and told.
-    pub(super) fn open(
-        options: Options,
-        clock: Arc<dyn WallClock>,
-        events: Events,
-    ) -> Result<Self, StoreError> {
-        file::create_state_dir(&options.state_dir).map_err(|e| io_error(&e))?;
-        let path = options.state_dir.join(FILE_NAME);
-        let connection = match open_sound(&path, &options) {
-            Ok(connection) => connection,
-            Err(StoreError::Corrupt(detail)) => {
-                tracing::error!(path = %path.display(), detail, "the database is damaged");
-                start_new(&path, &options, clock.as_ref(), &events)?
-            }
-            Err(error) => return Err(error),
-        };
-        Ok(Self { connection, path, options, clock, events })
-    }
-
-    /// Quiet time after which the log is folded.
-    pub(super) fn idle_flush(&self) -> std::time::Duration {
-        self.options.idle_flush
-    }
-
     /// The connection, for reads.
     pub(super) fn connection(&self) -> &Connection {
         &self.connection
-    }
-
-    /// Sets the database aside and goes on with a new one.
-    pub(super) fn replace(&mut self, detail: &str) -> Result<(), StoreError> {
-        tracing::error!(path = %self.path.display(), detail, "the database is damaged");
-        // Closing must not fold the log into the damaged file: what it holds may be sound.
-        let _ = self.connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        // The old connection is closed before its files are renamed.
-        let placeholder = Connection::open_in_memory().map_err(|e| classify(&e))?;
-        drop(std::mem::replace(&mut self.connection, placeholder));
-        self.connection = start_new(&self.path, &self.options, self.clock.as_ref(), &self.events)?;
-        Ok(())
     }
 
     /// Commits the writes in one transaction; on an error none of them.
@@ -135,7 +144,8 @@ fn open_sound(path: &Path, options: &Options) -> Result<Connection, StoreError> 
     let connection = Connection::open(path).map_err(|e| classify(&e))?;
     let sound =
         prepare(&connection, options, crashed || file_bytes(path) <= limits::STORE_CHECK_BYTES);
-    if let Err(StoreError::Corrupt(_)) = sound {
+    // A file that is not used stays as it is.
+    if sound.is_err() {
         let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
     }
     sound.map(|()| connection)
@@ -172,19 +182,6 @@ fn prepare(connection: &Connection, options: &Options, check: bool) -> Result<()
         Err(StoreError::Refused(detail)) => Err(StoreError::Corrupt(detail)),
         other => other,
     }
-}
-
-/// Renames what is there and opens a new file in its place.
-fn start_new(
-    path: &Path,
-    options: &Options,
-    clock: &dyn WallClock,
-    events: &Events,
-) -> Result<Connection, StoreError> {
-    let aside = set_aside(path, clock).map_err(|e| io_error(&e))?;
-    let connection = open_sound(path, options)?;
-    events.tell(Event::StoreReplaced { aside: aside.display().to_string() });
-    Ok(connection)
 }
 
 /// Renames the database with its log, so that it can still be opened where it is.
@@ -306,11 +303,7 @@ fn append(
 
 fn has_ended(connection: &Connection, session: &str, turn: u64) -> rusqlite::Result<bool> {
     connection
-        .query_row(
-            "SELECT 1 FROM event WHERE session = ?1 AND turn = ?2 AND kind = ?3",
-            params![session, signed(turn), KIND_END],
-            |_| Ok(()),
-        )
+        .query_row(HAS_ENDED, params![session, signed(turn), KIND_END], |_| Ok(()))
         .optional()
         .map(|row| row.is_some())
 }
@@ -328,10 +321,7 @@ pub(super) fn events_from(
     session: &str,
     turn: u64,
 ) -> rusqlite::Result<Vec<EventRow>> {
-    let mut statement = connection.prepare(
-        "SELECT seq, turn, at_ms, kind, body FROM event
-         WHERE session = ?1 AND turn >= ?2 ORDER BY seq",
-    )?;
+    let mut statement = connection.prepare(EVENTS_FROM)?;
     let rows = statement.query_map(params![session, signed(turn)], |row| {
         Ok(EventRow {
             seq: unsigned(row.get(0)?),

@@ -21,7 +21,7 @@ pub struct InstanceLock {
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process has it.
-    #[error("another crayfish{} uses {state_dir}", holder.map_or(String::new(), |p| format!(" (process {p})")))]
+    #[error("another crayfish{} uses {state_dir}", process(*.holder))]
     Held {
         /// The directory.
         state_dir: PathBuf,
@@ -104,6 +104,11 @@ pub(super) fn sync_dir_of(path: &Path) -> io::Result<()> {
         _ => Path::new("."),
     };
     File::open(parent)?.sync_all()
+}
+
+/// The holder in a sentence, if it is known.
+fn process(holder: Option<u32>) -> String {
+    holder.map_or_else(String::new, |pid| format!(" (process {pid})"))
 }
 
 fn write_whole(temporary: &Path, target: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -16,8 +16,10 @@
 //! What an event means: bodies are bytes here (`session::log` knows them).
 
 mod backlog;
+mod bench;
 mod disk;
 pub mod file;
+mod rows;
 mod schema;
 mod task;
 #[cfg(test)]
@@ -31,9 +33,10 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::WallClock;
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::limits;
 
+pub use rows::{EventRow, NewEvent, OpenTurn, SessionRow, Write};
 pub use task::StoreTask;
 
 /// Name of the database in the state directory.
@@ -95,95 +98,6 @@ impl StoreError {
     pub fn is_kept(&self) -> bool {
         matches!(self, Self::Full | Self::Io(_))
     }
-}
-
-/// An event to be appended. Its `seq` is given at the commit.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewEvent {
-    /// When, in milliseconds since 1970.
-    pub at_ms: i64,
-    /// What kind, see `session::log`.
-    pub kind: &'static str,
-    /// CBOR.
-    pub body: Vec<u8>,
-}
-
-/// A stored event.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EventRow {
-    /// Its place in its session, from 1, without gaps.
-    pub seq: u64,
-    /// Its turn.
-    pub turn: u64,
-    /// When, in milliseconds since 1970.
-    pub at_ms: i64,
-    /// What kind, see `session::log`.
-    pub kind: String,
-    /// CBOR.
-    pub body: Vec<u8>,
-}
-
-/// A stored session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SessionRow {
-    /// Its name.
-    pub id: String,
-    /// Beginning of its first message.
-    pub title: String,
-    /// Its profile.
-    pub profile: String,
-    /// When it began, in milliseconds since 1970.
-    pub created_ms: i64,
-    /// When something was last said, in milliseconds since 1970.
-    pub updated_ms: i64,
-}
-
-/// A turn that has begun and not ended, with what it has shown.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenTurn {
-    /// Its session.
-    pub session: String,
-    /// Its number.
-    pub turn: u64,
-    /// All that was shown.
-    pub shown: String,
-}
-
-/// One change. A job is one of these; it is committed whole or not at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Write {
-    /// Opens a turn with its first events; creates the session if it is not there.
-    Begin {
-        /// The session.
-        session: Arc<str>,
-        /// Title, if the session is new.
-        title: String,
-        /// Profile, if the session is new.
-        profile: &'static str,
-        /// The new turn.
-        turn: u64,
-        /// Its events.
-        events: Vec<NewEvent>,
-    },
-    /// Text of an open turn that is about to be shown.
-    Partial {
-        /// The session.
-        session: Arc<str>,
-        /// The turn.
-        turn: u64,
-        /// The text.
-        text: String,
-    },
-    /// Ends a turn: appends its last events (among them one of [`KIND_END`]) and drops its partial
-    /// rows. Does nothing if the turn has ended already.
-    Finish {
-        /// The session.
-        session: Arc<str>,
-        /// The turn.
-        turn: u64,
-        /// Its events.
-        events: Vec<NewEvent>,
-    },
 }
 
 /// What became of a write after some wait.
@@ -275,8 +189,11 @@ impl Store {
     /// Opens the database, setting a damaged one aside, and brings it to this program's format.
     /// Blocks for the disk; call it before the doors open. The task must be spawned.
     ///
+    /// If no database can be had now (a full disk, a medium that fails) this succeeds all the
+    /// same: the task tries again, and meanwhile reads fail and writes are kept.
+    ///
     /// # Errors
-    /// `Newer` for a newer program's file, `Io` and `Full` if no database can be had at all.
+    /// `Newer` for a newer program's file.
     pub fn open(
         options: Options,
         clock: Arc<dyn WallClock>,
@@ -284,8 +201,17 @@ impl Store {
     ) -> Result<(Self, StoreTask), StoreError> {
         let (jobs, queue) = mpsc::channel(limits::STORE_QUEUE);
         let gauges = Arc::new(Gauges::default());
-        let disk = disk::Disk::open(options, clock, events.clone())?;
-        let task = StoreTask::new(disk, queue, Arc::clone(&gauges), events);
+        let idle_flush = options.idle_flush;
+        let mut bench = bench::Bench::new(disk::Plan { options, clock, events: events.clone() });
+        match bench.open() {
+            Err(error @ StoreError::Newer { .. }) => return Err(error),
+            Err(error) => {
+                gauges.degraded.store(true, Ordering::Relaxed);
+                events.tell(Event::StoreDegraded { reason: error.to_string() });
+            }
+            Ok(()) => {}
+        }
+        let task = StoreTask::new(bench, queue, Arc::clone(&gauges), events, idle_flush);
         Ok((Self { jobs, gauges }, task))
     }
 

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backlog::{Backlog, Pending};
-use super::disk::Disk;
-use super::{Gauges, Job, Read, StoreError};
+use super::backlog::Pending;
+use super::bench::{Bench, Report, Round};
+use super::{Gauges, Job, StoreError};
 use crate::event::{Event, Events};
 use crate::limits;
 
@@ -19,36 +20,11 @@ pub struct StoreTask {
     bench: Option<Bench>,
     gauges: Arc<Gauges>,
     events: Events,
-    idle_flush: std::time::Duration,
+    idle_flush: Duration,
     /// Whether commits may still be only in the page cache, and since when it is quiet.
     unflushed_since: Option<Instant>,
     /// How the last call went.
     outcome: Result<(), StoreError>,
-}
-
-/// What travels into the blocking call and back.
-struct Bench {
-    disk: Disk,
-    backlog: Backlog,
-    /// Size of the log at which the next attempt to fold it is due.
-    fold_at_bytes: u64,
-}
-
-/// What a blocking call is asked beyond committing the backlog.
-#[derive(Default)]
-struct Round {
-    reads: Vec<Read>,
-    flushes: Vec<oneshot::Sender<Result<(), StoreError>>>,
-    fold: bool,
-}
-
-/// What a blocking call reports.
-struct Report {
-    outcome: Result<(), StoreError>,
-    committed: usize,
-    lost: u64,
-    tried_to_fold: bool,
-    folded: bool,
 }
 
 impl std::fmt::Debug for StoreTask {
@@ -59,14 +35,13 @@ impl std::fmt::Debug for StoreTask {
 
 impl StoreTask {
     pub(super) fn new(
-        disk: Disk,
+        bench: Bench,
         queue: mpsc::Receiver<Job>,
         gauges: Arc<Gauges>,
         events: Events,
+        idle_flush: Duration,
     ) -> Self {
-        let idle_flush = disk.idle_flush();
-        let bench =
-            Some(Bench { disk, backlog: Backlog::default(), fold_at_bytes: limits::WAL_BYTES_MAX });
+        let bench = Some(bench);
         Self { queue, bench, gauges, events, idle_flush, unflushed_since: None, outcome: Ok(()) }
     }
 
@@ -101,7 +76,7 @@ impl StoreTask {
         }
         self.round(jobs, false).await?;
         let Some(bench) = self.bench.take() else { return Err(StoreError::Closed) };
-        let closed = tokio::task::spawn_blocking(move || bench.disk.close()).await;
+        let closed = tokio::task::spawn_blocking(move || bench.close()).await;
         closed.unwrap_or(Err(StoreError::Closed)).and(self.outcome)
     }
 
@@ -163,88 +138,6 @@ impl StoreTask {
         if report.lost > 0 {
             tracing::warn!(lost = report.lost, kept, "shown text was given up");
         }
-    }
-}
-
-impl Bench {
-    /// Commits, then folds the log if it is time, then answers the reads.
-    fn work(&mut self, round: Round) -> Report {
-        let mut report =
-            Report { outcome: Ok(()), committed: 0, lost: 0, tried_to_fold: false, folded: false };
-        report.outcome = self.commit_all(&mut report.committed);
-        if let Err(error) = &report.outcome {
-            report.lost = self.backlog.keep(error);
-        }
-        for read in round.reads {
-            if let Err(detail) = read(Ok(self.disk.connection()))
-                && let Err(error) = self.disk.replace(&detail)
-            {
-                report.outcome = Err(error);
-            }
-        }
-        if round.fold || !round.flushes.is_empty() || self.disk.wal_bytes() > self.fold_at_bytes {
-            let folded = self.fold(&mut report);
-            let answer = report.outcome.clone().and(folded);
-            for flush in round.flushes {
-                // Whoever asked may have gone.
-                let _ = flush.send(answer.clone());
-            }
-        }
-        report
-    }
-
-    /// Folds the log into the database. A program that reads the file meanwhile only delays it; a
-    /// failing disk is an outage.
-    fn fold(&mut self, report: &mut Report) -> Result<(), StoreError> {
-        report.tried_to_fold = true;
-        match self.disk.checkpoint() {
-            Ok(true) => {
-                report.folded = true;
-                self.fold_at_bytes = limits::WAL_BYTES_MAX;
-                Ok(())
-            }
-            Ok(false) => {
-                self.fold_at_bytes = self.disk.wal_bytes() + limits::WAL_BYTES_MAX;
-                tracing::info!("another program reads the database; its log is folded later");
-                Err(StoreError::Io("another program reads the database".into()))
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the log could not be folded into the database");
-                report.outcome = report.outcome.clone().and(Err(error.clone()));
-                Err(error)
-            }
-        }
-    }
-
-    /// Commits the backlog in slices. A write that contradicts what is stored is answered and
-    /// left out; a damaged database is replaced once.
-    fn commit_all(&mut self, committed: &mut usize) -> Result<(), StoreError> {
-        let mut replaced = false;
-        while !self.backlog.pending.is_empty() {
-            let count = self.backlog.slice();
-            let slice = self.backlog.pending.iter().take(count).map(|p| &p.write);
-            match self.disk.commit(slice) {
-                Ok(()) => {
-                    for mut done in self.backlog.pending.drain(..count) {
-                        done.answer(Ok(()));
-                    }
-                    *committed += count;
-                }
-                Err((index, StoreError::Refused(detail))) => {
-                    if let Some(mut refused) = self.backlog.pending.remove(index) {
-                        tracing::warn!(detail, "a write was refused");
-                        refused.answer(Err(StoreError::Refused(detail)));
-                    }
-                }
-                Err((_, StoreError::Corrupt(detail))) if !replaced => {
-                    replaced = true;
-                    self.disk.replace(&detail)?;
-                }
-                Err((_, StoreError::Corrupt(detail))) => return Err(StoreError::Io(detail)),
-                Err((_, error)) => return Err(error),
-            }
-        }
-        Ok(())
     }
 }
 

@@ -327,7 +327,9 @@ async fn a_newer_programs_file_is_refused_and_left_as_it_is() {
     let newer = schema::VERSION + 1;
     rusqlite::Connection::open(&path)
         .unwrap()
-        .execute_batch(&format!("CREATE TABLE later (x); PRAGMA user_version = {newer}"))
+        .execute_batch(&format!(
+            "PRAGMA journal_mode = WAL; CREATE TABLE later (x); PRAGMA user_version = {newer}"
+        ))
         .unwrap();
     let before = fs::read(&path).unwrap();
     let clock = Arc::new(SteppedClock::new(0));
@@ -335,20 +337,38 @@ async fn a_newer_programs_file_is_refused_and_left_as_it_is() {
     let shown = path.display().to_string();
     assert_eq!(refused, StoreError::Newer { path: shown, found: newer, known: schema::VERSION });
     assert_eq!(fs::read(&path).unwrap(), before);
-    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    assert_eq!(set_aside(dir.path()), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_used_is_an_error_not_a_panic() {
-    let dir = tempfile::tempdir().unwrap();
-    let clock = Arc::new(SteppedClock::new(0));
-    let file = dir.path().join("file");
-    fs::write(&file, "").unwrap();
-    let error = Store::open(options(&file), clock.clone(), Events::default()).err().unwrap();
-    assert!(matches!(error, StoreError::Io(_)), "{error:?}");
-    fs::create_dir(dir.path().join(FILE_NAME)).unwrap();
-    let error = Store::open(options(dir.path()), clock, Events::default()).err().unwrap();
-    assert!(matches!(error, StoreError::Io(_)), "{error:?}");
+async fn without_a_database_the_task_keeps_what_comes_and_opens_one_as_soon_as_it_can() {
+    for blocked_by_file in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        // A file where the directory should be, or a directory where the file should be.
+        if blocked_by_file {
+            fs::write(&state, "").unwrap();
+        } else {
+            fs::create_dir_all(state.join(FILE_NAME)).unwrap();
+        }
+        let mut rig = rig(options(&state));
+        assert!(matches!(rig.next_told().await, Event::StoreDegraded { .. }));
+        assert!(rig.store.health().degraded);
+        let answer = write(&rig.store, begin("a", 1, "text")).await;
+        assert!(matches!(answer, Err(StoreError::Io(_))), "{answer:?}");
+        let read = rig.store.last_turn("a").await;
+        assert!(matches!(read, Err(StoreError::Io(_))), "{read:?}");
+        assert!(matches!(rig.store.flush().await, Err(StoreError::Io(_))));
+        if blocked_by_file {
+            fs::remove_file(&state).unwrap();
+        } else {
+            fs::remove_dir(state.join(FILE_NAME)).unwrap();
+        }
+        // Found by the retry, without being asked.
+        assert_eq!(rig.next_told().await, Event::StoreRecovered);
+        assert_eq!(told(&rig.store, "a").await, ["1 1 user text"]);
+        rig.close().await.unwrap();
+    }
 }
 
 fn wal_bytes(dir: &Path) -> u64 {
@@ -438,4 +458,30 @@ async fn a_full_queue_refuses_deltas_first_and_ends_last() {
     assert_eq!(store.last_turn("b").await, Ok(u64::try_from(reserved).unwrap()));
     stop.cancel();
     running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn turns_are_found_by_their_index_however_long_a_session_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = rig(options(dir.path()));
+    for (query, by) in [(disk::HAS_ENDED, "turn=?"), (disk::EVENTS_FROM, "turn>?")] {
+        let plan = rig.store.read(move |c| {
+            let numbered = [":a", ":b", ":c"];
+            let count = query.matches('?').count();
+            let mut statement = c.prepare(&format!("EXPLAIN QUERY PLAN {query}"))?;
+            for index in 1..=count {
+                statement.raw_bind_parameter(index, numbered[index - 1])?;
+            }
+            let mut rows = statement.raw_query();
+            let mut plan = String::new();
+            while let Some(row) = rows.next()? {
+                plan += &row.get::<_, String>(3)?;
+            }
+            Ok(plan)
+        });
+        let plan = plan.await.unwrap();
+        let expected = format!("SEARCH event USING INDEX event_by_turn (session=? AND {by})");
+        assert!(plan.starts_with(&expected), "{plan}");
+    }
+    rig.close().await.unwrap();
 }

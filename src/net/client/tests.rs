@@ -76,6 +76,28 @@ async fn each_way_a_connection_fails_has_its_variant() {
 }
 
 #[tokio::test]
+async fn a_connection_that_ends_before_the_request_is_read_gave_no_answer() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let slams = tokio::spawn(async move {
+        for reset in [false, true].into_iter().cycle() {
+            let (socket, _) = listener.accept().await.unwrap();
+            if reset {
+                let now = Some(Duration::ZERO);
+                rustix::net::sockopt::set_socket_linger(&socket, now).unwrap();
+            }
+        }
+    });
+    for _ in 0..20 {
+        let (_, outcome) = fetch(&url).await;
+        let error = outcome.unwrap_err();
+        // A reset may overtake the connect's own success; then it counts as not opened.
+        assert!(matches!(name(&error), "no answer" | "refused"), "{error}");
+    }
+    slams.abort();
+}
+
+#[tokio::test]
 async fn nobody_listening_is_refused() {
     let (_, outcome) = fetch(&nowhere().await).await;
     let error = outcome.unwrap_err();
@@ -201,6 +223,15 @@ async fn dropping_the_future_or_the_body_closes_the_connection() {
     assert_eq!(response.body.next().await.unwrap().unwrap(), b"a\n");
     drop(response);
     peer.closed().await;
+}
+
+#[cfg(not(feature = "tls"))]
+#[tokio::test]
+async fn without_tls_an_https_url_is_unsendable() {
+    let (_, outcome) = fetch("https://127.0.0.1:1").await;
+    let error = outcome.unwrap_err();
+    assert_eq!(name(&error), "unsendable");
+    assert!(error.to_string().contains("TLS is not built in"), "{error}");
 }
 
 #[cfg(feature = "tls")]

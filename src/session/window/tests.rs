@@ -133,7 +133,11 @@ fn turns() -> impl Strategy<Value = Vec<(usize, usize, Outcome)>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig {
+        cases: 64,
+        failure_persistence: None,
+        ..Default::default()
+    })]
 
     #[test]
     fn every_conversation_keeps_the_windows_promises(
@@ -182,7 +186,8 @@ proptest! {
             if past_turn.is_answered() {
                 tokens_in_all += u64::from(past_turn.tokens);
             }
-            last = (outcome == Outcome::Done && !answer.is_empty()).then_some((window, start, answer));
+            let whole = outcome == Outcome::Done && !answer.is_empty();
+            last = whole.then_some((window, start, answer));
             past.push(past_turn);
         }
         // A move frees a good part of the budget or of the turns, or is an epoch's.

@@ -1,0 +1,239 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::limits::ANSWER_BYTES_MAX;
+use crate::net::peer::{Peer, Step, answer as reply, chunk, end, head, nowhere};
+use crate::provider::backend::{ChatDelta, Done, DoneReason};
+use crate::provider::fault::Phase;
+use crate::provider::rig::{LATE, chat, http, keys, request};
+
+const TAGS: &str = r#"{"models":[{"name":"qwen3:1.7b","digest":"x"},{"name":"tiny:latest","details":{"format":"gguf"}}]}"#;
+const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"prompt_eval_count\":26,\"eval_count\":2}\n";
+
+fn config(url: &str) -> OllamaConfig {
+    let timeouts =
+        OllamaTimeouts { first_token: LATE, between_tokens: LATE, ..OllamaTimeouts::default() };
+    OllamaConfig {
+        url: url.into(),
+        model: "qwen3:1.7b".into(),
+        timeouts,
+        ..OllamaConfig::default()
+    }
+}
+
+fn backend(url: &str) -> Ollama {
+    Ollama::new(http(), config(url))
+}
+
+fn json_reply(text: &str) -> Vec<Step> {
+    reply("200 OK", "application/json", text)
+}
+
+fn tags() -> Vec<Step> {
+    json_reply(TAGS)
+}
+
+fn show(capabilities: &str) -> Vec<Step> {
+    json_reply(&format!("{{\"model_info\":{{}},\"capabilities\":{capabilities}}}"))
+}
+
+fn token(text: &str) -> Step {
+    chunk(&format!("{}\n", json!({"message": {"content": text}, "done": false})))
+}
+
+fn begun() -> Step {
+    head("application/x-ndjson")
+}
+
+fn whole() -> Vec<Step> {
+    vec![begun(), token("Hi"), chunk(DONE), end()]
+}
+
+#[tokio::test]
+async fn an_answer_streams_with_the_servers_own_counts() {
+    let peer = Peer::play(vec![tags(), show("[]"), whole()]).await;
+    let (got, fault) = chat(&backend(&peer.url), request()).await;
+    let done = Done { reason: DoneReason::Stop, tokens: Some(2), prompt_tokens: Some(26) };
+    let want = [ChatDelta::Head, ChatDelta::Text("Hi".into()), ChatDelta::Done(done)];
+    assert_eq!((got.as_slice(), fault), (want.as_slice(), None));
+}
+
+#[tokio::test]
+async fn every_request_carries_the_constant_options_and_no_more_than_is_allowed() {
+    let scripts = vec![
+        tags(),
+        show(r#"["completion","thinking"]"#),
+        whole(),
+        whole(),
+        json_reply(r#"{"done":true}"#),
+    ];
+    let mut peer = Peer::play(scripts).await;
+    let ollama = Ollama::new(
+        http(),
+        OllamaConfig { threads: Some(4), repeat_penalty: Some(1.1), ..config(&peer.url) },
+    );
+    assert_eq!(chat(&ollama, request()).await.1, None);
+    let tool = ToolSpec {
+        name: "light".into(),
+        description: "Switches the light.".into(),
+        parameters: json!({"type": "object"}),
+    };
+    let full = ChatRequest {
+        sampling: Sampling {
+            temperature: Some(0.7),
+            top_p: Some(0.9),
+            top_k: Some(0),
+            seed: Some(7),
+        },
+        schema: Some(json!({"type": "object"})),
+        tools: vec![tool.clone(), tool],
+        ..request()
+    };
+    assert_eq!(chat(&ollama, full).await.1, None);
+    ollama.load().await.unwrap();
+
+    assert!(peer.seen().await.head.starts_with("GET /api/tags"));
+    assert_eq!(peer.seen().await.body, r#"{"model":"qwen3:1.7b"}"#);
+    let mut next = Vec::new();
+    for _ in 0..3 {
+        next.push(serde_json::from_str::<Value>(&peer.seen().await.body).unwrap());
+    }
+    let [plain, full, load] = next.as_slice() else { panic!("three requests") };
+    let always =
+        ["keep_alive", "messages", "model", "options", "shift", "stream", "think", "truncate"];
+    assert_eq!(keys(plain), always);
+    assert_eq!(
+        plain["options"],
+        json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1, "num_predict": 32})
+    );
+    assert_eq!((&plain["truncate"], &plain["shift"]), (&json!(false), &json!(false)));
+    assert_eq!((&plain["stream"], &plain["think"]), (&json!(true), &json!(false)));
+    assert_eq!(plain["keep_alive"], 600);
+    let mut all = [&always[..], &["format", "tools"]].concat();
+    all.sort_unstable();
+    assert_eq!(keys(full), all);
+    assert_eq!(
+        keys(&full["options"]),
+        ["num_ctx", "num_predict", "num_thread", "repeat_penalty", "seed", "temperature", "top_p"]
+    );
+    assert_eq!(full["tools"].as_array().unwrap().len(), 2, "as many as were given");
+    assert_eq!(full["tools"][0]["function"]["name"], "light");
+    assert_eq!(full["format"], json!({"type": "object"}));
+    assert_eq!(keys(load), ["keep_alive", "messages", "model", "options"]);
+    assert_eq!(load["messages"], json!([]));
+    assert_eq!(load["options"], json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1}));
+}
+
+#[tokio::test]
+async fn think_is_left_out_where_the_model_cannot_or_the_server_does_not_tell() {
+    for shown in [show(r#"["completion"]"#), reply("500 Oops", "text/plain", ""), vec![Step::Reset]]
+    {
+        let mut peer = Peer::play(vec![tags(), shown, whole()]).await;
+        assert_eq!(chat(&backend(&peer.url), request()).await.1, None);
+        peer.seen().await;
+        peer.seen().await;
+        let body: Value = serde_json::from_str(&peer.seen().await.body).unwrap();
+        assert_eq!(body.get("think"), None);
+    }
+}
+
+#[tokio::test]
+async fn each_fault_has_its_class() {
+    let json = |status, body: &str| reply(status, "application/json", body);
+    let error = || chunk("{\"error\":\"runner died\"}\n");
+    let unavailable =
+        r#"{"error":"server busy, please try again.  maximum pending requests exceeded"}"#;
+    let table: Vec<(Vec<Step>, Class, Phase)> = vec![
+        (vec![], Class::Crashed, Phase::Head),
+        (vec![Step::Reset], Class::Crashed, Phase::Head),
+        (json("503 Service Unavailable", unavailable), Class::Busy, Phase::Head),
+        (
+            json("404 Not Found", r#"{"error":"model 'x' not found"}"#),
+            Class::ModelMissing,
+            Phase::Head,
+        ),
+        (json("400 Bad Request", r#"{"error":"prompt too long"}"#), Class::OurBug, Phase::Head),
+        (
+            json("500 Oops", r#"{"error":"llama runner process has terminated"}"#),
+            Class::ServerError,
+            Phase::Head,
+        ),
+        (vec![begun()], Class::Truncated, Phase::FirstToken),
+        (vec![begun(), end()], Class::Truncated, Phase::FirstToken),
+        (vec![begun(), error(), end()], Class::ServerError, Phase::FirstToken),
+        (vec![begun(), token("a"), Step::Reset], Class::Truncated, Phase::Stream),
+        // Ollama ends a repeating answer like this, without `done` and without an error.
+        (vec![begun(), token("a"), end()], Class::Truncated, Phase::Stream),
+        (vec![begun(), token("a"), error(), end()], Class::ServerError, Phase::Stream),
+        (vec![begun(), chunk(DONE), end()], Class::EmptyAnswer, Phase::Stream),
+        (
+            vec![
+                begun(),
+                chunk("{\"message\":{\"thinking\":\"hm\"}}\n"),
+                chunk("{\"done\":true,\"done_reason\":\"length\"}\n"),
+                end(),
+            ],
+            Class::ThinkOverrun,
+            Phase::Stream,
+        ),
+    ];
+    for (script, class, phase) in table {
+        let peer = Peer::play(vec![tags(), show("[]"), script.clone()]).await;
+        let fault = chat(&backend(&peer.url), request()).await.1.unwrap();
+        assert_eq!((fault.class, fault.phase), (class, phase), "{script:?} {fault}");
+    }
+    let fault = chat(&backend(&nowhere().await), request()).await.1.unwrap();
+    assert_eq!((fault.class, fault.phase), (Class::Down, Phase::Connect));
+}
+
+#[tokio::test]
+async fn an_answer_without_end_is_cut_off() {
+    let mut script = vec![begun()];
+    script.extend(std::iter::repeat_n(token(&"x".repeat(4096)), ANSWER_BYTES_MAX / 4096 + 2));
+    script.push(Step::AwaitClose);
+    let mut peer = Peer::play(vec![tags(), show("[]"), script]).await;
+    let fault = chat(&backend(&peer.url), request()).await.1.unwrap();
+    assert_eq!(fault.class, Class::BadOutput);
+    peer.closed().await;
+}
+
+#[tokio::test]
+async fn presence_tells_the_version_and_notices_the_wrong_server() {
+    let root = |text: &str| reply("200 OK", "text/plain", text);
+    let version = json_reply(r#"{"version":"0.33.0"}"#);
+    let peer = Peer::play(vec![root("Ollama is running"), tags(), version]).await;
+    let presence = backend(&peer.url).presence().await.unwrap();
+    assert_eq!(presence.server, "Ollama 0.33.0");
+    assert_eq!(presence.model.as_deref(), Some("qwen3:1.7b"));
+    assert_eq!(presence.offered, ["qwen3:1.7b", "tiny:latest"]);
+
+    let untagged = OllamaConfig { model: "tiny".into(), ..config(&peer.url) };
+    let offered = presence.offered;
+    let found = Ollama::new(http(), untagged).find(&offered);
+    assert_eq!(found.as_deref(), Some("tiny:latest"));
+
+    let hef = json_reply(r#"{"models":[{"name":"m","details":{"format":"hef"}}]}"#);
+    for scripts in [vec![root("hailo-ollama is running")], vec![root("proxy"), hef]] {
+        let peer = Peer::play(scripts).await;
+        let fault = backend(&peer.url).presence().await.unwrap_err();
+        assert!(fault.detail.contains("answers as hailo-ollama, not as Ollama"), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn unload_sends_an_empty_list_and_no_keep_alive() {
+    let mut peer =
+        Peer::play(vec![tags(), json_reply(r#"{"done":true,"done_reason":"unload"}"#)]).await;
+    backend(&peer.url).unload().await.unwrap();
+    peer.seen().await;
+    let body: Value = serde_json::from_str(&peer.seen().await.body).unwrap();
+    assert_eq!(body["keep_alive"], 0);
+    assert_eq!(body["messages"], json!([]));
+}
+
+#[test]
+fn neither_configuration_nor_backend_prints_the_key() {
+    let config = OllamaConfig { api_key: Some("sk-secret".into()), ..config("http://127.0.0.1:1") };
+    let printed = format!("{config:?} {:?}", Ollama::new(http(), config.clone()));
+    assert!(!printed.contains("sk-secret"), "{printed}");
+}
