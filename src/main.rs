@@ -1,4 +1,7 @@
-//! temporary
-fn main() -> std::process::ExitCode {
-    std::process::ExitCode::from(crayfish::daemon::run(crayfish::daemon::Wish::default()))
+//! Entry: the command line becomes a verb, the verb's result the exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(crayfish::cli::main(std::env::args_os()))
 }

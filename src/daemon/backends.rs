@@ -10,6 +10,8 @@ use crate::provider::backend::Backend;
 use crate::provider::breaker::Policy;
 use crate::provider::engine::{Engine, SlotName};
 use crate::provider::hailo::{Hailo, HailoConfig, HailoTimeouts};
+use crate::provider::ollama::{Ollama, OllamaConfig, OllamaTimeouts};
+use crate::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 
 /// The engines in the order in which they are tried.
 pub(super) fn engines(config: &Config, http: &Arc<dyn Http>, events: &Events) -> Vec<Engine> {
@@ -47,8 +49,11 @@ fn backend(
     let http = Arc::clone(http);
     match name {
         hardware::Backend::Hailo => Some(Arc::new(Hailo::new(http, hailo(config)))),
-        hardware::Backend::Ollama => None,
-        hardware::Backend::Openai => None,
+        hardware::Backend::Ollama => Some(Arc::new(Ollama::new(http, ollama(config)))),
+        hardware::Backend::Openai => {
+            let openai = openai(config)?;
+            Some(Arc::new(OpenAi::new(http, openai)))
+        }
     }
 }
 
@@ -64,9 +69,61 @@ fn hailo(config: &Config) -> HailoConfig {
             head_cold: limits.cold,
             first_token: limits.first_token,
             between_tokens: limits.between_tokens,
+            decode_tokens_per_s: limits.decode_tokens_per_s,
             whole_extra: config.provider.job_margin,
             ..HailoTimeouts::default()
         },
         ..HailoConfig::default()
     }
+}
+
+fn ollama(config: &Config) -> OllamaConfig {
+    let limits = config.provider.ollama;
+    OllamaConfig {
+        url: config.hardware.cpu_url.as_str().to_owned(),
+        model: config.hardware.cpu_model.clone(),
+        context_tokens: config.hardware.cpu_context_tokens,
+        threads: config.hardware.cpu_threads,
+        keep_alive_s: limits.keep_alive_s,
+        timeouts: OllamaTimeouts {
+            connect: config.provider.connect,
+            head_loaded: limits.head_margin,
+            head_cold: limits.cold,
+            prefill_tokens_per_s: whole_rate(limits.prefill_tokens_per_s),
+            first_token: limits.first_token,
+            between_tokens: limits.between_tokens,
+            decode_tokens_per_s: limits.decode_tokens_per_s,
+            whole_extra: config.provider.job_margin,
+            ..OllamaTimeouts::default()
+        },
+        ..OllamaConfig::default()
+    }
+}
+
+/// None if the section names no server; the check has refused a slot that names it then.
+fn openai(config: &Config) -> Option<OpenAiConfig> {
+    let limits = config.provider.openai;
+    let server = config.openai.as_ref()?;
+    Some(OpenAiConfig {
+        url: server.url.as_str().to_owned(),
+        model: server.model.clone(),
+        context_tokens: server.context_tokens,
+        api_key: server.api_key.as_ref().map(|key| key.expose().to_owned()),
+        timeouts: OpenAiTimeouts {
+            connect: config.provider.connect,
+            head: limits.head,
+            first_token: limits.first_token,
+            between_tokens: limits.between_tokens,
+            decode_tokens_per_s: limits.decode_tokens_per_s,
+            whole_extra: config.provider.job_margin,
+            ..OpenAiTimeouts::default()
+        },
+    })
+}
+
+/// A rate as the dialect takes it: whole tokens a second, at least one.
+#[expect(clippy::cast_possible_truncation, reason = "the configuration bounds it")]
+#[expect(clippy::cast_sign_loss, reason = "the configuration bounds it")]
+fn whole_rate(tokens_per_s: f64) -> u32 {
+    (tokens_per_s as u32).max(1)
 }

@@ -273,4 +273,58 @@ mod tests {
             assert_eq!(names_stream(variable, (8, 4711)), is, "{variable}");
         }
     }
+
+    /// What a process that logs, panics in a thread and logs again writes to stderr.
+    fn child_writes(variables: &[(&str, &str)]) -> String {
+        let test = concat!(module_path!(), "::is_the_child").split_once("::").unwrap().1;
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", test, "--nocapture"]);
+        for name in ["JOURNAL_STREAM", "NO_COLOR", LEVEL_VARIABLE] {
+            command.env_remove(name);
+        }
+        command.env(CHILD, "1").envs(variables.iter().copied());
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    const CHILD: &str = "CRAYFISH_TEST_LOG_CHILD";
+
+    /// Does nothing but in the process that `child_writes` starts: the logger and the panic hook
+    /// are the process's.
+    #[test]
+    fn is_the_child() {
+        if std::env::var_os(CHILD).is_none() {
+            return;
+        }
+        let level = start(Level::WARN).unwrap();
+        assert!(start(Level::WARN).is_none(), "there is one logger");
+        tracing::info!("below the level");
+        let panicked = std::thread::spawn(|| panic!("first line\nsecond line")).join();
+        assert!(panicked.is_err());
+        level.set(Level::INFO);
+        tracing::info!("above the level");
+    }
+
+    #[test]
+    fn a_panic_is_one_line_with_its_place_and_the_level_can_be_raised() {
+        let text = child_writes(&[]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains("ERROR crayfish::daemon::log: a task panicked"), "{text}");
+        assert!(lines[0].contains("src/daemon/log.rs:"), "{text}");
+        assert!(lines[0].contains("first line\\nsecond line"), "{text}");
+        assert!(lines[1].ends_with(" above the level"), "{text}");
+    }
+
+    #[test]
+    fn the_variable_overrides_the_configured_level_and_a_wrong_one_is_told() {
+        let text = child_writes(&[(LEVEL_VARIABLE, "info")]);
+        assert!(text.contains("below the level"), "{text}");
+        let text = child_writes(&[(LEVEL_VARIABLE, "error")]);
+        assert!(!text.contains("above the level"), "a reload does not undo the override: {text}");
+        let text = child_writes(&[(LEVEL_VARIABLE, "loud")]);
+        assert!(text.contains("\"loud\" is not a log level"), "{text}");
+        assert!(!text.contains("below the level"), "{text}");
+    }
 }

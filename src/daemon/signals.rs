@@ -55,3 +55,29 @@ impl Stream for Signals {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::StreamExt;
+    use rustix::process::{Signal as Kind, getpid, kill_process};
+
+    use super::*;
+
+    /// One test for all kinds: the signals are those of the whole test process.
+    #[tokio::test]
+    async fn each_kind_of_signal_arrives_as_what_it_asks_for() {
+        let mut signals = Signals::new().unwrap();
+        for (kind, expected) in [
+            (Kind::HUP, Signal::Reload),
+            (Kind::TERM, Signal::Stop),
+            (Kind::INT, Signal::Stop),
+            (Kind::TERM, Signal::Stop),
+        ] {
+            kill_process(getpid(), kind).unwrap();
+            let next = tokio::time::timeout(Duration::from_secs(20), signals.next()).await;
+            assert_eq!(next.unwrap(), Some(expected), "{kind:?}");
+        }
+    }
+}

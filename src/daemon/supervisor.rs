@@ -229,9 +229,27 @@ impl Spawner {
         // Boxed here so that the rest exists once, not once per kind of task.
         self.spawn_boxed(
             spec,
-            Box::new(move |cx| {
-                let attempt = factory(cx);
-                async move { attempt.await.map_err(|why| why.to_string()) }.boxed()
+            Box::new(move |cx| factory(cx).map(|end| end.map_err(|why| why.to_string())).boxed()),
+        )
+    }
+
+    /// Starts a task that owns what it was given and so can run once: a turn, a connection, the
+    /// one reader of a queue. With a `Restart` policy the second start fails, and so on to its end.
+    ///
+    /// # Errors
+    /// `Stopping` once the drain has reached the task's order; `work` is dropped.
+    pub fn spawn_once<F, Fut, E>(&self, spec: Spec, work: F) -> Result<CancellationToken, Stopping>
+    where
+        F: FnOnce(TaskCx) -> Fut + Send + 'static,
+        Fut: Future<Output = Result<(), E>> + Send + 'static,
+        E: fmt::Display,
+    {
+        let mut work = Some(work);
+        self.spawn_boxed(
+            spec,
+            Box::new(move |cx| match work.take() {
+                Some(work) => work(cx).map(|end| end.map_err(|why| why.to_string())).boxed(),
+                None => std::future::ready(Err("it can start only once".to_owned())).boxed(),
             }),
         )
     }

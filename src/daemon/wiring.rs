@@ -25,6 +25,7 @@ use crate::agent::Converse;
 use crate::agent::service::{Agent, AgentTask};
 use crate::clock::{SystemClock, WallClock};
 use crate::config::env::ProcessEnv;
+use crate::config::secrets::Secret;
 use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
@@ -358,7 +359,7 @@ fn spawn_doors(
         let access = Access::new(
             address,
             &config.web_chat.allowed_hosts,
-            config.web_chat.auth_token.as_ref().map(|token| token.expose()),
+            config.web_chat.auth_token.as_ref().map(Secret::expose),
         )?;
         let service = Arc::new(Service {
             converse: Arc::clone(&converse),

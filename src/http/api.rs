@@ -12,6 +12,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap};
 use hyper::{Request, StatusCode};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::access::Access;
@@ -46,6 +47,22 @@ pub struct Service {
     pub snapshot: Reader,
     /// Whom to let in.
     pub access: Access,
+}
+
+/// Answer of `GET /state`: the seed's names, then ours. `()` is what the daemon does not have yet.
+#[derive(Serialize)]
+struct State<'a> {
+    sleeping: (),
+    stressed: (),
+    vitals_describe: (),
+    mood_dominant: (),
+    mood_active_channel: (),
+    mood_active_intensity: (),
+    brain_online: bool,
+    brain_backend: &'a str,
+    brain_last_error: Option<&'a str>,
+    #[serde(flatten)]
+    status: Status,
 }
 
 /// Answers one request. Never fails: what goes wrong is an answer.
@@ -185,21 +202,18 @@ impl Service {
 
     fn state(&self) -> Reply {
         let snapshot = self.snapshot.load();
-        let mut state = json!({
-            "sleeping": null,
-            "stressed": null,
-            "vitals_describe": null,
-            "mood_dominant": null,
-            "mood_active_channel": null,
-            "mood_active_intensity": null,
-            "brain_online": snapshot.online,
-            "brain_backend": snapshot.active_backend,
-            "brain_last_error": snapshot.last_error,
-        });
-        let ours = serde_json::to_value(Status::from(&*snapshot));
-        if let (Some(state), Ok(Value::Object(ours))) = (state.as_object_mut(), ours) {
-            state.extend(ours);
-        }
+        let state = State {
+            sleeping: (),
+            stressed: (),
+            vitals_describe: (),
+            mood_dominant: (),
+            mood_active_channel: (),
+            mood_active_intensity: (),
+            brain_online: snapshot.online,
+            brain_backend: &snapshot.active_backend,
+            brain_last_error: snapshot.last_error.as_deref(),
+            status: Status::from(&*snapshot),
+        };
         reply::json(StatusCode::OK, &state)
     }
 

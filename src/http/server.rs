@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - At most `limits::HTTP_CONNECTIONS_MAX` connections. When one more comes, the oldest that is
-//!   not at work on a whole request goes; if all are at work, the newcomer waits in the kernel.
+//!   not at work on a whole request goes; if all are at work, the newcomer waits.
 //! - A head, a body, and each write have their timeouts; a connection at rest has the head's.
 //! - At the stop nobody new comes in, running answers are told to their end, for a bounded time.
 
@@ -41,32 +41,32 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
     // In the order in which they came.
     let mut places: VecDeque<Place> = VecDeque::new();
     let mut connections = FuturesUnordered::new();
+    // Who came while all places were at work; behind it the kernel's queue begins.
+    let mut waiting: Option<TcpStream> = None;
     let mut number = 0;
     loop {
-        let room = places.len() < limits::HTTP_CONNECTIONS_MAX
-            || places.iter().any(|place| !place.work.is_busy());
+        if let Some(stream) = waiting.take_if(|_| make_room(&mut places)) {
+            number += 1;
+            let place = Place {
+                number,
+                work: Work::new(Arc::clone(&freed)),
+                leave: CancellationToken::new(),
+            };
+            let (work, leave) = (place.work.clone(), place.leave.clone());
+            places.push_back(place);
+            let served = connection(stream, Arc::clone(&service), work, leave, stop.clone());
+            connections.push(async move {
+                served.await;
+                number
+            });
+        }
         tokio::select! {
             biased;
             () = stop.cancelled() => break,
             Some(left) = connections.next() => places.retain(|place| place.number != left),
             // A connection at rest again makes room.
-            () = freed.notified(), if !room => {}
-            stream = accept(&listener), if room => {
-                make_room(&mut places);
-                number += 1;
-                let place = Place {
-                    number,
-                    work: Work::new(Arc::clone(&freed)),
-                    leave: CancellationToken::new(),
-                };
-                let (work, leave) = (place.work.clone(), place.leave.clone());
-                places.push_back(place);
-                let served = connection(stream, Arc::clone(&service), work, leave, stop.clone());
-                connections.push(async move {
-                    served.await;
-                    number
-                });
-            }
+            () = freed.notified(), if waiting.is_some() => {}
+            stream = accept(&listener), if waiting.is_none() => waiting = Some(stream),
         }
     }
     drop(listener);
@@ -76,13 +76,18 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
     }
 }
 
-/// Sends the oldest connections at rest away until there is a place.
-fn make_room(places: &mut VecDeque<Place>) {
-    while places.len() >= limits::HTTP_CONNECTIONS_MAX {
-        let Some(oldest) = places.iter().position(|place| !place.work.is_busy()) else { return };
-        if let Some(place) = places.remove(oldest) {
+/// Sends the oldest connection at rest away if there is no place. False if all are at work.
+fn make_room(places: &mut VecDeque<Place>) -> bool {
+    if places.len() < limits::HTTP_CONNECTIONS_MAX {
+        return true;
+    }
+    let oldest = places.iter().position(|place| !place.work.is_busy());
+    match oldest.and_then(|at| places.remove(at)) {
+        Some(place) => {
             place.leave.cancel();
+            true
         }
+        None => false,
     }
 }
 

@@ -101,6 +101,7 @@ impl Http for ReqwestHttp {
 
 // === building ===
 
+#[expect(clippy::disallowed_methods, reason = "the one place that builds clients")]
 fn bare(connect_timeout: Duration) -> ClientBuilder {
     Client::builder()
         .no_proxy()

@@ -176,8 +176,8 @@ impl Hailo {
     fn limits(&self, num_predict: u32) -> Limits {
         let timeouts = &self.config.timeouts;
         let loaded = self.learned.is_loaded(Instant::now());
-        // A rate of 4 is slow for most models; one known to be slower gets twice its time.
-        let rate = (self.learned.tokens_per_s() / 2.0).clamp(0.1, 4.0);
+        let rate =
+            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
         Limits {
             head: if loaded { timeouts.head_loaded } else { timeouts.head_cold },
             first_token: timeouts.first_token,

@@ -233,8 +233,8 @@ impl Ollama {
         let loaded = self.learned.is_loaded(Instant::now());
         let base = if loaded { timeouts.head_loaded } else { timeouts.head_cold };
         let prefill = request.prompt_tokens / timeouts.prefill_tokens_per_s.max(1);
-        // A rate of 3 is slow for a small model; a slower one gets twice its time.
-        let rate = (self.learned.tokens_per_s() / 2.0).clamp(0.1, 3.0);
+        let rate =
+            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
         let decoding = Duration::from_secs_f64(f64::from(request.num_predict) / rate);
         Limits {
             head: base + Duration::from_secs(prefill.into()),

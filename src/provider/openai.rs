@@ -166,7 +166,8 @@ impl OpenAi {
         let timeouts = &self.config.timeouts;
         let prefill = request.prompt_tokens / timeouts.prefill_tokens_per_s.max(1);
         let prefill = Duration::from_secs(prefill.into());
-        let rate = (self.learned.tokens_per_s() / 2.0).clamp(0.1, 3.0);
+        let rate =
+            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
         Limits {
             head: timeouts.head + prefill,
             first_token: timeouts.first_token + prefill,

@@ -45,7 +45,7 @@ fn problems(tree: &Tree) -> Vec<String> {
 
 #[test]
 fn the_manifests_keep_the_program_small_and_safe() {
-    assert_tidy(&problems(&Tree::here()));
+    assert_tidy(&problems(Tree::here()));
 }
 
 #[test]

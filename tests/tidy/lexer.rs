@@ -165,21 +165,22 @@ pub(crate) struct PathUse {
 /// All paths with at least two segments, in `use` and in expressions.
 pub(crate) fn paths(code: &str) -> Vec<PathUse> {
     let mut found = Vec::new();
-    let mut at = 0;
+    let (mut at, mut line) = (0, 1);
     let bytes = code.as_bytes();
     while at < bytes.len() {
         if !is_word(bytes[at]) {
+            line += usize::from(bytes[at] == b'\n');
             at += 1;
             continue;
         }
         let end = word_end(code, at);
-        let line = line_of(code, at);
         if &code[at..end] == "use" {
             let stop = code[end..].find(';').map_or(code.len(), |n| end + n);
             let tree: String = code[end..stop].split_whitespace().collect::<Vec<_>>().join(" ");
             let mut spelled = Vec::new();
             spell("", &tree, &mut spelled);
             found.extend(spelled.into_iter().map(|path| PathUse { line, path }));
+            line += code[at..stop].matches('\n').count();
             at = stop;
         } else {
             let mut path_end = end;

@@ -189,27 +189,27 @@ fn keys(yaml: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_index_leads_to_places_that_exist() {
-    assert_tidy(&where_problems(&Tree::here()));
+    assert_tidy(&where_problems(Tree::here()));
 }
 
 #[test]
 fn the_task_table_is_the_one_of_the_source() {
-    assert_tidy(&task_problems(&Tree::here()));
+    assert_tidy(&task_problems(Tree::here()));
 }
 
 #[test]
 fn every_dependency_has_its_reason() {
-    assert_tidy(&dependency_problems(&Tree::here()));
+    assert_tidy(&dependency_problems(Tree::here()));
 }
 
 #[test]
 fn every_room_is_on_the_map() {
-    assert_tidy(&room_problems(&Tree::here()));
+    assert_tidy(&room_problems(Tree::here()));
 }
 
 #[test]
 fn every_key_that_is_mentioned_exists() {
-    assert_tidy(&key_problems(&Tree::here()));
+    assert_tidy(&key_problems(Tree::here()));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use crate::lexer;
 
@@ -38,13 +39,18 @@ pub(crate) struct Tree {
 }
 
 impl Tree {
-    /// This repository.
-    pub(crate) fn here() -> Self {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let mut files = BTreeMap::new();
-        collect(root, root, &mut files);
-        assert!(files.len() > 20, "the repository was not found under {}", root.display());
-        Self::of(files)
+    /// This repository, read once. Cargo and nextest say where it is when they run a test, which
+    /// need not be where it was built.
+    pub(crate) fn here() -> &'static Self {
+        static HERE: OnceLock<Tree> = OnceLock::new();
+        HERE.get_or_init(|| {
+            let built = || PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+            let root = std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(built, PathBuf::from);
+            let mut files = BTreeMap::new();
+            collect(&root, &root, &mut files);
+            assert!(files.len() > 20, "the repository was not found under {}", root.display());
+            Self::of(files)
+        })
     }
 
     /// A made-up repository, to show a rule what it must find.
@@ -57,7 +63,9 @@ impl Tree {
         let rust = files.iter().filter(|(path, _)| path.ends_with(".rs"));
         let sources = rust
             .clone()
-            .map(|(path, text)| Source::new(path, text, tests.contains(path)))
+            .map(|(path, text)| {
+                Source::new(path, text, tests.contains(path) || path.ends_with("/tests.rs"))
+            })
             .collect();
         let unreached =
             rust.map(|(path, _)| path.clone()).filter(|path| !reached.contains(path)).collect();
@@ -172,18 +180,23 @@ fn collect(root: &Path, dir: &Path, files: &mut BTreeMap<String, String>) {
     }
 }
 
+/// Whether a file is in a package's `tests` directory.
+pub(crate) fn is_test_path(path: &str) -> bool {
+    path.starts_with("tests/") || path.starts_with("hailo/tests/")
+}
+
 /// Follows `mod` from the roots: the files reached, and those reached as test code only.
 fn reach(files: &BTreeMap<String, String>) -> (BTreeSet<String>, BTreeSet<String>) {
     let root = |path: &str| {
         ROOTS.contains(&path)
-            || path.ends_with("/main.rs") && path.starts_with("tests/")
+            || path.ends_with("/main.rs") && is_test_path(path)
             || path.contains("/src/bin/") && path.matches('/').count() == 3
             || path.starts_with("src/bin/") && path.matches('/').count() == 2
     };
     let mut to_do: Vec<(String, bool)> = files
         .keys()
         .filter(|path| root(path))
-        .map(|path| (path.clone(), path.starts_with("tests/")))
+        .map(|path| (path.clone(), is_test_path(path)))
         .collect();
     let (mut reached, mut tests) = (BTreeSet::new(), BTreeSet::new());
     while let Some((path, is_test)) = to_do.pop() {

@@ -94,7 +94,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         flag::register(signal, Arc::clone(&signalled)).map_err(|error| error.to_string())?;
     }
     let port = options.port;
-    let mut running = ollama::start(options).map_err(|error| format!("port {port}: {error}"))?;
+    let running = ollama::start(options).map_err(|error| format!("port {port}: {error}"))?;
     let (addr, control) = (running.addr(), running.control_addr());
     // A closed stdout is no reason not to run.
     let _ = writeln!(io::stdout(), "ollama-sim on http://{addr}, control on http://{control}");

@@ -75,9 +75,10 @@ fn keep_alive_allowed(value: Option<&Value>, rules: Rules) -> bool {
     }
 }
 
-/// C0 without line feed and tab, DEL, and C1.
+/// C0 without line feed and tab, and C1.
 fn has_control(text: &str) -> bool {
-    text.chars().any(|c| c.is_control() && c != '\n' && c != '\t')
+    text.chars()
+        .any(|c| matches!(c, '\0'..='\u{1f}' | '\u{80}'..='\u{9f}') && !matches!(c, '\n' | '\t'))
 }
 
 #[cfg(test)]

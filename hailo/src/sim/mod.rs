@@ -10,6 +10,7 @@
 //! - [`log`], [`presence`]: what happened, and who was inside at the same time
 //! - [`scenario`], [`tokens`], [`voice`]: what is said, and what goes wrong when
 //! - [`forbidden`]: the fields no client of ours may ever send
+//! - [`hailo`]: hailo-ollama itself
 //! - [`control`]: the second listener through which a test asks and breaks things
 
 pub mod clock;

@@ -149,10 +149,25 @@ pub enum Kind {
     },
     /// From here on decoding runs at this part of its rate, until the simulator is reset.
     Slow(f64),
-    /// Nothing for so many simulated ms; then the generation goes on.
+    /// Nothing for so many simulated ms, whether the client stays or leaves; then the generation
+    /// goes on. A long one is a wedged server: its lock is held by a request nobody waits for.
     Stall(u64),
     /// The process dies: every socket is reset and new ones are refused for a while.
     Crash,
+}
+
+impl Fault {
+    /// A fault of the next generation.
+    #[must_use]
+    pub fn next(phase: Phase, kind: Kind) -> Self {
+        Self { at: At::Next, phase, kind }
+    }
+
+    /// A fault of every generation until the simulator is reset.
+    #[must_use]
+    pub fn every(phase: Phase, kind: Kind) -> Self {
+        Self { at: At::Every, phase, kind }
+    }
 }
 
 impl Kind {

@@ -7,9 +7,15 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
+};
+
+use rustix::net::{
+    AddressFamily, SocketFlags, SocketType, bind, listen, socket_with,
+    sockopt::set_socket_reuseaddr,
 };
 
 use super::{
@@ -17,7 +23,9 @@ use super::{
     wire::{Conn, reset},
 };
 
-/// How long a restarted process tries to get its port back.
+/// Connections which may wait to be accepted; what std uses.
+const BACKLOG: i32 = 128;
+/// How long a dead process tries to keep its port.
 const REBIND_FOR: Duration = Duration::from_secs(2);
 /// Pause between two looks at an order while the process is down.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -208,6 +216,9 @@ impl Shared {
             let order = self.accept(&current);
             drop(current);
             let Order::Crash(down) = order else { return };
+            // The port stays ours: a bound socket that does not listen refuses like a closed one,
+            // and nobody else can be given the number meanwhile.
+            let Some(kept) = self.keep_port() else { return };
             let until = Instant::now() + down;
             while Instant::now() < until && !self.closing() {
                 thread::sleep(LOOK_EVERY);
@@ -215,7 +226,10 @@ impl Shared {
             if self.closing() {
                 return;
             }
-            listener = self.rebind();
+            if listen(&kept, BACKLOG).is_err() {
+                return;
+            }
+            listener = Some(TcpListener::from(kept));
             let mut inner = lock(&self.inner);
             if inner.order == Order::Close {
                 return;
@@ -265,14 +279,15 @@ impl Shared {
         lock(&self.inner).order == Order::Close
     }
 
-    fn rebind(&self) -> Option<TcpListener> {
+    /// A socket bound to our port which does not listen.
+    fn keep_port(&self) -> Option<OwnedFd> {
         let until = Instant::now() + REBIND_FOR;
         loop {
-            match TcpListener::bind(self.addr) {
-                Ok(listener) => return Some(listener),
-                Err(_) if Instant::now() < until && !self.closing() => thread::sleep(LOOK_EVERY),
-                Err(_) => return None,
+            let bound = bound(&self.addr);
+            if bound.is_ok() || Instant::now() >= until || self.closing() {
+                return bound.ok();
             }
+            thread::sleep(LOOK_EVERY);
         }
     }
 
@@ -280,6 +295,13 @@ impl Shared {
     fn wake(&self) {
         let _ = TcpStream::connect_timeout(&self.addr, Duration::from_millis(200));
     }
+}
+
+fn bound(addr: &SocketAddr) -> rustix::io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_reuseaddr(&socket, true)?;
+    bind(&socket, addr)?;
+    Ok(socket)
 }
 
 /// Takes the connection out of the table when its thread ends, by a panic too.

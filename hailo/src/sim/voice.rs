@@ -228,7 +228,8 @@ mod tests {
             ("/api/tags", r#"{"models":[{"name":"tiny"}]}"#),
             (
                 "/api/chat",
-                "{\"message\":{\"content\":\"Good \"}}\n{\"message\":{\"content\":\"day.\"},\"done\":true}\n",
+                "{\"message\":{\"content\":\"Good \"}}\n\
+                 {\"message\":{\"content\":\"day.\"},\"done\":true}\n",
             ),
         ]);
         let voice = Voice::new(&format!("http://{}", server.addr())).unwrap();

@@ -1,6 +1,7 @@
 //! O1 to O16.
 
 use hailo::sim::{
+    clock::Pace,
     log::{End, Event},
     ollama::{Model, Options},
     scenario::{Kind, Phase, Reply},
@@ -25,7 +26,7 @@ fn o01_the_head_leaves_with_the_first_token_and_lines_end_in_lf() {
     let in_prefill = |entries: &[hailo::sim::log::Entry]| {
         entries.iter().any(|entry| matches!(entry.event, Event::Prefill { .. }))
     };
-    assert!(running.wait(LIMIT, in_prefill));
+    assert!(running.events().wait(LIMIT, in_prefill));
     assert!(waiting.is_silent(), "a byte came before the first token");
     waiting.leave();
     ends(&running, 1);
@@ -78,7 +79,7 @@ fn o02_metrics_are_whole_and_the_prompt_count_depends_on_the_release() {
         let tokens = first.lines.iter().filter(|line| line["done"] == false).count() as u64;
         assert_eq!(done["eval_count"].as_u64(), Some(tokens), "{version}");
         let whole = done["prompt_eval_count"].as_u64().unwrap();
-        assert_eq!(whole, running.state().prompt_tokens as u64);
+        assert_eq!(whole, u64::from(running.state().prompt_tokens));
         let expected = if counts_cached { whole } else { 1 };
         assert_eq!(second.done()["prompt_eval_count"].as_u64(), Some(expected), "{version}");
     }
@@ -108,7 +109,9 @@ fn o03_only_what_the_slot_does_not_hold_is_prefilled() {
     assert_eq!(ms, u64::from(fresh) * 20);
     assert!(seen[2].1 <= 3, "a foreign prompt shares a marker at most: {seen:?}");
     assert!(seen[3].1 <= 3, "and has evicted the first: {seen:?}");
-    assert_eq!(running.state().counters.forbidden, Default::default());
+    let counters = running.state().counters;
+    assert_eq!(counters.continuations, 1, "only the second went on where the first ended");
+    assert_eq!(counters.forbidden, Default::default());
 
     // With two slots the foreign prompt takes the empty one.
     let running = start(Options { num_parallel: 2, ..instant() });
@@ -165,6 +168,23 @@ fn o05_requests_wait_for_the_slot_in_order_and_a_client_who_left_is_forgotten() 
     assert_eq!(seen.iter().filter(|(end, _)| *end == End::Gone).count(), 2, "{seen:?}");
     assert_eq!(prefills(&running).len(), 2, "the one who left was never executed");
     assert_eq!(running.state().counters.overlapping, 2);
+
+    // Many wait in the order in which they came.
+    let names: Vec<String> = (0..8).map(|number| format!("Number{number}")).collect();
+    let running = saying(quick(), names.iter().map(|name| Reply::text(name)).collect());
+    hold(&running, 1);
+    let mut clients = Vec::new();
+    for count in 0..names.len() {
+        let mut client = Client::connect(running.addr());
+        client.send("POST", "/api/chat", &hello().to_string());
+        clients.push(client);
+        until("it is inside", || running.state().counters.generations == count as u64 + 1);
+        until("it waits", || running.state().waiting == count);
+    }
+    let mut waiting = clients.split_off(1);
+    clients.remove(0).leave();
+    let said: Vec<String> = waiting.iter_mut().map(|client| read_stream(client).text).collect();
+    assert_eq!(said, names[1..]);
 }
 
 #[test]
@@ -293,7 +313,7 @@ fn o09_an_overlong_prompt_is_cut_silently_or_refused_as_asked() {
     let full = chat(&running, &body);
     assert_eq!(full.done()["done_reason"], "length");
     assert_eq!(
-        running.state().prompt_tokens as u64 + full.done()["eval_count"].as_u64().unwrap(),
+        u64::from(running.state().prompt_tokens) + full.done()["eval_count"].as_u64().unwrap(),
         24
     );
 }
@@ -391,6 +411,19 @@ fn o12_keep_alive_is_understood_in_every_form_and_counts_from_the_end() {
     until("an idle one does", || running.state().loaded.is_empty());
     chat(&running, &hello());
     assert_eq!(running.state().loads, 2);
+
+    // A use takes the deadline of the last one away.
+    let running = start(Options { pace: Pace::Factor(100.0), ..quick() });
+    let load = json!({"model": QWEN, "messages": [], "keep_alive": 60,
+        "options": {"num_ctx": 4096}});
+    assert_eq!(call(&running, "POST", "/api/chat", &load).0, 200);
+    hold(&running, 1);
+    let mut client = Client::connect(running.addr());
+    client.send("POST", "/api/chat", &hello().to_string());
+    client.head().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert_eq!(running.state().loaded.len(), 1);
+    client.leave();
 }
 
 #[test]
@@ -426,6 +459,15 @@ fn o13_a_schema_is_honoured_and_json_is_valid() {
     let cut = chat(&running, &body);
     assert_eq!(cut.done()["done_reason"], "length");
     assert!(serde_json::from_str::<Value>(&cut.text).is_err(), "cut by the limit: {}", cut.text);
+
+    // A grammar lets a scripted answer through only if it is JSON.
+    let scripted = Reply { json: Some(json!({"verb": "SAY"})), ..Reply::default() };
+    let running = saying(instant(), vec![Reply::text("Not JSON."), scripted]);
+    let mut body = hello();
+    body["format"] = json!("json");
+    let said = chat(&running, &body).text;
+    assert!(serde_json::from_str::<Value>(&said).is_ok(), "{said}");
+    assert_eq!(chat(&running, &body).text, "{\"verb\":\"SAY\"}");
 }
 
 #[test]
@@ -511,7 +553,7 @@ fn o16_a_cancelled_answer_stops_before_its_next_token() {
     client.leave();
     assert_eq!(ends(&running, 1), [(End::Gone, 0)]);
     let state = running.state();
-    assert!(state.loaded[0].resident_tokens[0] < state.prompt_tokens, "{state:?}");
+    assert!(state.loaded[0].resident_tokens[0] < state.prompt_tokens as usize, "{state:?}");
     let model = Model::named(QWEN);
     assert_eq!(state.loaded[0].model, model.name);
 }

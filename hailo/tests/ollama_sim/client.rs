@@ -50,6 +50,14 @@ impl Head {
     }
 }
 
+fn request(host: &str, method: &str, path: &str, body: &str) -> String {
+    let length = body.len();
+    format!(
+        "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+}
+
 impl Client {
     pub(crate) fn connect(addr: SocketAddr) -> Self {
         Self::over(TcpStream::connect(addr).unwrap())
@@ -64,12 +72,14 @@ impl Client {
         self.stream.write_all(bytes).unwrap();
     }
 
+    /// Sends to a server that may be dying; answers whether it went out.
+    pub(crate) fn try_send(&mut self, path: &str, body: &str) -> bool {
+        let request = request("127.0.0.1:11434", "POST", path, body);
+        self.stream.write_all(request.as_bytes()).is_ok()
+    }
+
     pub(crate) fn send_to_host(&mut self, host: &str, method: &str, path: &str, body: &str) {
-        let length = body.len();
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\n\
-             Content-Length: {length}\r\n\r\n{body}"
-        );
+        let request = request(host, method, path, body);
         self.raw(request.as_bytes());
     }
 
@@ -304,7 +314,11 @@ pub(crate) fn ends(running: &Running, count: usize) -> Vec<(End, u32)> {
             })
             .collect()
     };
-    assert!(running.wait(LIMIT, |entries| all(entries).len() >= count), "{:?}", running.log());
+    assert!(
+        running.events().wait(LIMIT, |entries| all(entries).len() >= count),
+        "{:?}",
+        running.log()
+    );
     all(&running.log())
 }
 

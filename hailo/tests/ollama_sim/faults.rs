@@ -151,8 +151,8 @@ fn a_crash_resets_refuses_and_comes_back_without_its_models() {
         until("it serves again", || {
             let Ok(stream) = std::net::TcpStream::connect(running.addr()) else { return false };
             let mut client = Client::over(stream);
-            client.send("POST", "/api/chat", &hello().to_string());
-            read_stream(&mut client).ended == Ended::Whole
+            client.try_send("/api/chat", &hello().to_string())
+                && read_stream(&mut client).ended == Ended::Whole
         });
         assert_eq!(running.state().loads, loads + 1, "{why}: its models were gone");
         recovers(&running, &why);

@@ -72,7 +72,7 @@ fn the_program_runs_a_scenario_under_its_options_and_ends_at_sigterm() {
     assert_eq!((said.text.as_str(), said.ended), ("As written.", Ended::Whole));
     let mut control = Client::connect(program.control);
     control.send("GET", "/__sim/state", "");
-    assert_eq!(control.answer().1["counters"]["generations"], 1);
+    assert_eq!(control.answer().1["generations"], 1);
     let pid = program.child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(program.child.wait().unwrap().code(), Some(0));

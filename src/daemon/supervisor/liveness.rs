@@ -36,7 +36,7 @@ impl Progress {
     pub async fn asked(&mut self) {
         if self.beat.changed().await.is_err() {
             // The supervisor is gone, and with it everybody who could ask.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 

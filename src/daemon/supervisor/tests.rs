@@ -311,17 +311,27 @@ async fn a_restart_that_waits_does_not_hold_the_drain() {
 }
 
 /// Starts a critical task that waits for work once, then waits for something else for ever.
-fn waits_then_sticks(supervisor: &Supervisor, name: &'static str, inbox: mpsc::Receiver<()>) {
-    let mut inbox = Some(inbox);
-    let started = supervisor.spawn(spec(name, Policy::ExitProcess, 0), move |mut cx| {
-        let mut inbox = inbox.take().unwrap();
-        async move {
-            cx.progress.idle(inbox.recv()).await;
-            std::future::pending::<()>().await;
-            Ok::<(), Infallible>(())
-        }
+fn waits_then_sticks(supervisor: &Supervisor, name: &'static str, mut inbox: mpsc::Receiver<()>) {
+    let spec = spec(name, Policy::ExitProcess, 0);
+    let started = supervisor.spawner().spawn_once(spec, async move |mut cx: TaskCx| {
+        cx.progress.idle(inbox.recv()).await;
+        std::future::pending::<Result<(), Infallible>>().await
     });
     assert!(started.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_can_start_only_once_says_so_when_it_is_restarted() {
+    let events = Events::default();
+    let mut told = events.listen();
+    let supervisor = Supervisor::new(events);
+    let owned = String::from("first end");
+    let spec = spec("owner", RESTART, 0);
+    supervisor.spawner().spawn_once(spec, async move |_| Err::<(), _>(owned)).unwrap();
+    assert_eq!(supervisor.run(signals(STOP_AT_100_S), |_| {}).await, Exit::Stopped);
+    let told = failures(&mut told);
+    assert_eq!(told[0], "owner failed: first end; restarts in 1 s");
+    assert_eq!(told.last().unwrap(), "owner failed: it can start only once; given up");
 }
 
 #[tokio::test(start_paused = true)]

@@ -165,7 +165,8 @@ proptest! {
             || host.split(':').next().unwrap_or_default().to_owned(),
             |(v6, _)| format!("{v6}]"),
         );
-        let ours = ["localhost", "localhost.", "127.0.0.1", "127.0.0.1.", "[::1]", "pi.lan", "pi.lan."];
-        prop_assert!(!let_in || ours.contains(&name.as_str()), "{}", host);
+        let ours = ["localhost", "127.0.0.1", "[::1]", "pi.lan"];
+        let name = name.strip_suffix('.').unwrap_or(&name);
+        prop_assert!(!let_in || ours.contains(&name), "{}", host);
     }
 }

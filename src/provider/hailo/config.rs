@@ -23,7 +23,7 @@ pub struct HailoConfig {
 }
 
 /// Limits on the phases of a request (specification, 5A.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HailoTimeouts {
     /// Opening the connection.
     pub connect: Duration,
@@ -37,6 +37,9 @@ pub struct HailoTimeouts {
     pub first_token: Duration,
     /// From token to token.
     pub between_tokens: Duration,
+    /// Slowest decoding allowed for, in tokens a second; a model known to be slower than that gets
+    /// twice its time.
+    pub decode_tokens_per_s: f64,
     /// Allowance for the whole answer beyond its decoding.
     pub whole_extra: Duration,
     /// Time after which the server gives up on prefill.
@@ -66,6 +69,7 @@ impl Default for HailoTimeouts {
             head_cold: Duration::from_secs(45),
             first_token: Duration::from_secs(12),
             between_tokens: Duration::from_secs(12),
+            decode_tokens_per_s: 4.0,
             whole_extra: Duration::from_secs(30),
             gives_up: GIVES_UP,
         }

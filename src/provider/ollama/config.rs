@@ -24,7 +24,7 @@ pub struct OllamaConfig {
 }
 
 /// Limits on the phases of a request (specification, 5A.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OllamaTimeouts {
     /// Opening the connection.
     pub connect: Duration,
@@ -40,6 +40,9 @@ pub struct OllamaTimeouts {
     pub first_token: Duration,
     /// From token to token.
     pub between_tokens: Duration,
+    /// Slowest decoding allowed for, in tokens a second; a model known to be slower than that gets
+    /// twice its time.
+    pub decode_tokens_per_s: f64,
     /// Allowance for the whole answer beyond its decoding.
     pub whole_extra: Duration,
 }
@@ -83,6 +86,7 @@ impl Default for OllamaTimeouts {
             prefill_tokens_per_s: 30,
             first_token: Duration::from_secs(5),
             between_tokens: Duration::from_secs(10),
+            decode_tokens_per_s: 3.0,
             whole_extra: Duration::from_secs(30),
         }
     }

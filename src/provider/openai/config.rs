@@ -19,7 +19,7 @@ pub struct OpenAiConfig {
 
 /// Limits on the phases of a request. The specification has none for this dialect; the values
 /// leave room for a local server on a CPU that sends its head with the first token.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct OpenAiTimeouts {
     /// Opening the connection, TLS included.
     pub connect: Duration,
@@ -33,6 +33,9 @@ pub struct OpenAiTimeouts {
     pub first_token: Duration,
     /// From token to token.
     pub between_tokens: Duration,
+    /// Slowest decoding allowed for, in tokens a second; a model known to be slower than that gets
+    /// twice its time.
+    pub decode_tokens_per_s: f64,
     /// Allowance for the whole answer beyond its decoding.
     pub whole_extra: Duration,
 }
@@ -71,6 +74,7 @@ impl Default for OpenAiTimeouts {
             prefill_tokens_per_s: 30,
             first_token: Duration::from_secs(30),
             between_tokens: Duration::from_secs(30),
+            decode_tokens_per_s: 3.0,
             whole_extra: Duration::from_secs(60),
         }
     }

@@ -27,7 +27,7 @@ impl DeviceLock {
         Self { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
-    /// Takes the lock for request `id` if it is free.
+    /// Takes the lock for `id` if it is free.
     pub(super) fn try_take(&self, id: u64) -> bool {
         let mut inner = lock(&self.inner);
         let free = inner.holder.is_none();

@@ -165,7 +165,7 @@ impl Sim {
         State {
             profile: self.release.name().into(),
             loaded_model: npu.path.map(str::to_owned),
-            poisoned: npu.path.is_some() && !npu.loaded && !lock_held,
+            poisoned: npu.path.is_some() && !npu.loaded && !npu.loading,
             kv_tokens: npu.kv_tokens,
             dirty: npu.dirty,
             last_continuation: npu.last_continuation,

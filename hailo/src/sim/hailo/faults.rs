@@ -22,9 +22,10 @@ impl Generation<'_, '_> {
         for fault in now {
             let kind = fault.kind.name().into();
             self.exchange.sim.log.add(self.exchange.id, Event::Fault { kind });
-            if phase == Phase::DuringLoad && !matches!(fault.kind, Kind::Status { .. }) {
-                // Whatever becomes of the socket, the load itself goes on.
-                self.exchange.life.npu(|npu| npu.loaded = true);
+            if phase == Phase::DuringLoad {
+                // Whatever becomes of the socket, the load itself goes on, unless it is what fails.
+                let loaded = !matches!(fault.kind, Kind::Status { .. });
+                self.exchange.life.npu(|npu| npu.end_load(loaded));
             }
             self.one(fault.kind)?;
         }
@@ -68,7 +69,7 @@ impl Generation<'_, '_> {
                 self.exchange.sim.slow_down(part);
                 Ok(())
             }
-            Kind::Stall(ms) => self.wait(Duration::from_millis(ms)),
+            Kind::Stall(ms) => self.stall(Duration::from_millis(ms)),
             Kind::Crash => Err(self.crash("planned")),
         }
     }
@@ -90,7 +91,7 @@ impl Generation<'_, '_> {
     /// Silence until the client leaves, the simulator is reset, or the life ends.
     fn hang(&mut self) -> After {
         let sim = self.exchange.sim;
-        let (conn, epoch) = (&self.exchange.conn, sim.epoch());
+        let (conn, epoch) = (&self.exchange.conn, self.epoch);
         let woke = sim.clock.hang(conn.halt(), || conn.peer_gone() || sim.epoch() != epoch);
         if woke == Woke::Halted {
             return self.over(End::Halted);
@@ -99,6 +100,16 @@ impl Generation<'_, '_> {
         self.exchange.inside = None;
         self.exchange.conn.shut();
         self.over(if gone { End::Gone } else { End::Cut })
+    }
+
+    /// A pause which only the end of the life or a reset shortens.
+    fn stall(&mut self, simulated: Duration) -> Step {
+        let sim = self.exchange.sim;
+        let until = self.cursor + simulated;
+        let halt = self.exchange.conn.halt();
+        let woke = sim.clock.sleep_until(until, halt, || sim.epoch() != self.epoch);
+        self.cursor = until.min(sim.clock.now());
+        if woke == Woke::Halted { Err(self.over(End::Halted)) } else { Ok(()) }
     }
 
     /// The request has ended as `end`; an answer that had begun leaves the cache ahead of the

@@ -32,6 +32,8 @@ const LINE_BYTES_MAX: usize = 2048;
 const DEFAULT_LIMIT: u32 = 1024;
 /// 5.1.1 waits before it loads.
 const LOAD_PAUSE_5_1_1_MS: u64 = 2000;
+/// The model that was seen to end 5.1.1 with a segmentation fault, every time.
+const CRASHES_5_1_1: &str = "deepseek_r1_distill_qwen:1.5b";
 /// Half the width of the jitter of a token, in millionths: a uniform spread of ±693 has the
 /// measured coefficient of variation of 0.0004.
 const JITTER_PPM: u64 = 693;
@@ -47,12 +49,14 @@ pub(super) struct Generation<'a, 'b> {
     pub(super) submitted: bool,
     /// Tokens written, or produced when nothing is streamed.
     pub(super) sent: u32,
+    /// The simulator's number of resets when this began.
+    pub(super) epoch: u64,
     model: &'static Model,
     request: Request,
     shape: Shape,
     random: fastrand::Rng,
     /// Simulated time of the next thing to happen.
-    cursor: Duration,
+    pub(super) cursor: Duration,
 }
 
 /// Chat, generate and v1; load and unload too, which are requests without messages.
@@ -83,6 +87,7 @@ pub(super) fn run(exchange: &mut Exchange<'_>, request: Request, shape: Shape) -
         head_sent: false,
         submitted: false,
         sent: 0,
+        epoch: sim.epoch(),
         model,
         request,
         shape,
@@ -130,6 +135,9 @@ impl Generation<'_, '_> {
         if self.request.top_k == Some(0) && self.exchange.sim.options.top_k_zero_crashes {
             return Err(self.crash("top_k 0"));
         }
+        if self.model.name == CRASHES_5_1_1 && self.exchange.sim.release == Release::V5_1_1 {
+            return Err(self.crash("this model does not run in this release"));
+        }
         let newest = messages.last().map(|said| said.content.clone()).unwrap_or_default();
         let prompt = Prompt { messages, tools: self.request.tools };
         let plan = self.submit(&prompt)?;
@@ -156,8 +164,14 @@ impl Generation<'_, '_> {
         self.finish(&content, reason, total)
     }
 
-    /// Records the path, then tries: a failure leaves the server believing.
     fn load(&mut self) -> Step {
+        let loaded = self.try_load();
+        self.exchange.life.npu(|npu| npu.end_load(loaded.is_ok()));
+        loaded
+    }
+
+    /// Records the path, then tries: a failure leaves the server believing.
+    fn try_load(&mut self) -> Step {
         let sim = Arc::clone(self.exchange.sim);
         let switched = self.exchange.life.npu(|npu| {
             let switched = npu.path.is_some();
@@ -169,6 +183,7 @@ impl Generation<'_, '_> {
         }
         self.keep();
         if sim.held() {
+            self.exchange.life.npu(|npu| npu.end_load(false));
             return Err(self.exchange.failed(&["Failed to create VDevice"]));
         }
         let pause = if sim.release == Release::V5_1_1 { LOAD_PAUSE_5_1_1_MS } else { 0 };
@@ -176,7 +191,6 @@ impl Generation<'_, '_> {
         self.wait(Duration::from_millis(load_ms / 2))?;
         self.act(Phase::DuringLoad)?;
         self.wait(Duration::from_millis(load_ms - load_ms / 2))?;
-        self.exchange.life.npu(|npu| npu.loaded = true);
         self.log(Event::Loaded { model: self.model.name.into(), load_ms });
         Ok(())
     }

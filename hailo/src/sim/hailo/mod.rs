@@ -1,9 +1,9 @@
 //! `hailo-sim`: hailo-ollama's wire behaviour and pace, without the device.
 //!
 //! A request lives as in the real server: its own thread reads it, decodes it strictly, finds the
-//! model, waits for the one lock ([`device_lock`]), loads if it has to, compares the prompt with
-//! what the cache holds ([`npu`]), sends the head *before* prefill, decodes at the published rate
-//! and records the answer ([`generation`]). Routes which take no lock answer at once ([`routes`]).
+//! model, waits for the one lock (`device_lock`), loads if it has to, compares the prompt with
+//! what the cache holds (`npu`), sends the head *before* prefill, decodes at the published rate
+//! and records the answer (`generation`). Routes which take no lock answer at once (`routes`).
 //!
 //! What was not seen on hardware but read from the server's source is built as read; where 5.3 is
 //! unknown it has 5.4's errors and tool types, and 5.1.1's prompt comparison.

@@ -18,6 +18,8 @@ pub(super) struct Npu {
     pub(super) path: Option<&'static str>,
     /// Whether it really is.
     pub(super) loaded: bool,
+    /// A load is under way.
+    pub(super) loading: bool,
     pub(super) kv_tokens: u32,
     /// The cache has the part of an answer which the record has not.
     pub(super) dirty: bool,
@@ -62,10 +64,16 @@ impl Npu {
     /// conversation although the new model has never seen it.
     pub(super) fn begin_load(&mut self, model: &Model, release: Release) {
         let list = std::mem::take(&mut self.list);
-        *self = Self { path: Some(model.name), ..Self::default() };
+        *self = Self { path: Some(model.name), loading: true, ..Self::default() };
         if release == Release::V5_4 {
             self.list = list;
         }
+    }
+
+    /// The load ended, well or not.
+    pub(super) fn end_load(&mut self, loaded: bool) {
+        self.loaded |= loaded;
+        self.loading = false;
     }
 
     pub(super) fn unload(&mut self) {

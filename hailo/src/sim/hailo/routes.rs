@@ -172,9 +172,11 @@ impl Exchange<'_> {
     /// Waits for the server's lock. False: the life ended before.
     pub(super) fn take_lock(&mut self) -> bool {
         let halt = self.conn.halt().clone();
-        if !self.life.lock.try_take(self.id) {
+        // A connection has one request at a time, and its number is never used again.
+        let holder = self.conn.id();
+        if !self.life.lock.try_take(holder) {
             self.sim.log.add(self.id, Event::LockWait);
-            if !self.life.lock.take(self.id, &halt) {
+            if !self.life.lock.take(holder, &halt) {
                 return false;
             }
         }

@@ -4,8 +4,8 @@
 use std::{io, time::Duration};
 
 use super::{
-    Sim,
     answers::{End, Metrics},
+    engine::Sim,
     models::Model,
     out::Out,
     prompt::{self, Fitted, content_tokens},
@@ -16,7 +16,7 @@ use super::{
 use crate::sim::{
     clock::{Halt, Woke},
     log::{self, Event},
-    scenario::{Fault, Kind, Phase},
+    scenario::{Fault, Phase},
     wire::Witness,
 };
 
@@ -50,13 +50,18 @@ pub(super) enum After {
 }
 
 /// Why a generation did not reach its last line.
-enum Stop {
+pub(super) enum Stop {
+    /// It ends with an error.
     Refused(Refusal),
+    /// FIN in the middle.
     Close,
+    /// RST in the middle.
     Reset,
     /// The body ends, its last line missing.
     Short,
+    /// The client has left.
     Gone,
+    /// The process ends.
     Halted,
 }
 
@@ -117,11 +122,10 @@ pub(super) fn load(sim: &Sim, accepted: &Accepted<'_>) -> Result<Duration, Optio
     let options = accepted.request.runner.clone().resolved(sim.num_ctx);
     let gone = || accepted.witness.peer_gone();
     let waiter = Waiter { clock: &sim.clock, halt: &accepted.halt, gone: &gone, load_fault: None };
-    let before = sim.scheduler.counts().loads;
     let keep_alive = accepted.request.keep_alive;
     match sim.scheduler.acquire(accepted.model, &options, keep_alive, &waiter) {
         Ok(lease) => {
-            if sim.scheduler.counts().loads > before {
+            if lease.loaded {
                 let model = accepted.model.name.clone();
                 let load_ms = millis(lease.load);
                 sim.log.add(accepted.number, Event::Loaded { model, load_ms });
@@ -146,10 +150,11 @@ fn denial(sim: &Sim, denied: Denied) -> Stop {
     }
 }
 
-struct Life<'s, 'a, 'o, 'c> {
-    sim: &'s Sim,
-    accepted: Accepted<'a>,
-    out: &'o mut Out<'c>,
+/// A generation under way.
+pub(super) struct Life<'s, 'a, 'o, 'c> {
+    pub(super) sim: &'s Sim,
+    pub(super) accepted: Accepted<'a>,
+    pub(super) out: &'o mut Out<'c>,
 }
 
 impl<'s> Life<'s, '_, '_, '_> {
@@ -168,9 +173,11 @@ impl<'s> Life<'s, '_, '_, '_> {
             lease.slot(&fitted.tokens, &waiter).map_err(|denied| denial(self.sim, denied))?;
         let waited_ms = millis(sim.clock.now().saturating_sub(asked));
         self.log(Event::LockTaken { waited_ms, ghost: false });
-        let prefill = self.prefill(&lease, &slot, &fitted)?;
+        let began = sim.clock.now();
+        // Before the wait for prefill, so that a real model's slowness hides in it.
         let words =
             words::choose(sim, self.accepted.number, self.accepted.request, self.accepted.model);
+        let prefill = self.prefill(&lease, &slot, &fitted, began)?;
         let decoded = self.decode(&lease, &words, fitted.tokens.len());
         self.settle(&slot);
         let (reason, count) = decoded?;
@@ -193,7 +200,7 @@ impl<'s> Life<'s, '_, '_, '_> {
         Ok(())
     }
 
-    fn log(&self, event: Event) {
+    pub(super) fn log(&self, event: Event) {
         self.sim.log.add(self.accepted.number, event);
     }
 
@@ -208,11 +215,10 @@ impl<'s> Life<'s, '_, '_, '_> {
         let waiter =
             Waiter { clock: &sim.clock, halt: &halt, gone: &gone, load_fault: load_fault.as_ref() };
         let keep_alive = self.accepted.request.keep_alive;
-        let before = sim.scheduler.counts().loads;
         let lease = sim.scheduler.acquire(self.accepted.model, &options, keep_alive, &waiter);
         match lease {
             Ok(lease) => {
-                if sim.scheduler.counts().loads > before {
+                if lease.loaded {
                     let model = self.accepted.model.name.clone();
                     self.log(Event::Loaded { model, load_ms: millis(lease.load) });
                 }
@@ -234,7 +240,7 @@ impl<'s> Life<'s, '_, '_, '_> {
             return Err(Refusal::new(400, NO_ROOM).into());
         }
         self.sim.facts(|facts| {
-            facts.prompt_tokens = fitted.tokens.len();
+            facts.prompt_tokens = count(fitted.tokens.len());
             facts.truncated += u64::from(fitted.cut || fitted.dropped > 0);
         });
         Ok(fitted)
@@ -246,22 +252,22 @@ impl<'s> Life<'s, '_, '_, '_> {
         lease: &Lease<'_>,
         slot: &SlotLease<'_, '_>,
         fitted: &Fitted,
+        began: Duration,
     ) -> Result<Duration, Stop> {
         let sim = self.sim;
         let total = fitted.tokens.len();
         let cached = total - slot.fresh;
-        sim.facts(|facts| facts.prefilled_tokens = slot.fresh);
+        sim.facts(|facts| facts.prefilled_tokens = count(slot.fresh));
         let takes = Duration::try_from_secs_f64(slot.fresh as f64 / sim.prefill_tps);
         let takes = takes.unwrap_or_default();
         self.log(Event::Prefill {
-            continuation: cached > 0,
+            continuation: slot.continues,
             tokens: count(slot.fresh),
             cached: count(cached),
             prefill_ms: millis(takes),
         });
-        sim.presence.count(|counters| counters.continuations += u64::from(cached > 0));
-        let began = sim.clock.now();
-        if let Err(stop) = self.sleep(takes) {
+        sim.presence.count(|counters| counters.continuations += u64::from(slot.continues));
+        if let Err(stop) = self.sleep_until(began.saturating_add(takes)) {
             let done = sim.clock.now().saturating_sub(began).as_secs_f64() * sim.prefill_tps;
             slot.keep(cached + (done as usize).min(slot.fresh));
             return Err(stop);
@@ -343,59 +349,16 @@ impl<'s> Life<'s, '_, '_, '_> {
         Duration::try_from_secs_f64(1.0 / rate).unwrap_or(Duration::MAX)
     }
 
-    fn sleep(&self, simulated: Duration) -> Result<(), Stop> {
-        let clock = &self.sim.clock;
+    pub(super) fn sleep(&self, simulated: Duration) -> Result<(), Stop> {
+        self.sleep_until(self.sim.clock.now().saturating_add(simulated))
+    }
+
+    fn sleep_until(&self, until: Duration) -> Result<(), Stop> {
         let witness = self.accepted.witness;
-        let until = clock.now().saturating_add(simulated);
-        match clock.sleep_until(until, &self.accepted.halt, || witness.peer_gone()) {
+        match self.sim.clock.sleep_until(until, &self.accepted.halt, || witness.peer_gone()) {
             Woke::Due => Ok(()),
             Woke::Asked => Err(Stop::Gone),
             Woke::Halted => Err(Stop::Halted),
-        }
-    }
-
-    /// Lets the faults of a phase act.
-    fn act(&mut self, phase: Phase) -> Result<(), Stop> {
-        let kinds: Vec<Kind> = self
-            .accepted
-            .faults
-            .iter()
-            .filter(|fault| fault.phase == phase)
-            .map(|fault| fault.kind.clone())
-            .collect();
-        kinds.into_iter().try_for_each(|kind| self.fault(&kind))
-    }
-
-    fn fault(&mut self, kind: &Kind) -> Result<(), Stop> {
-        self.log(Event::Fault { kind: kind.name().to_owned() });
-        match kind {
-            Kind::Reset => Err(Stop::Reset),
-            Kind::Close => Err(Stop::Close),
-            Kind::Hang => {
-                let witness = self.accepted.witness;
-                match self.sim.clock.hang(&self.accepted.halt, || witness.peer_gone()) {
-                    Woke::Halted => Err(Stop::Halted),
-                    Woke::Due | Woke::Asked => Err(Stop::Gone),
-                }
-            }
-            Kind::Truncate => Err(Stop::Short),
-            Kind::Garbage => Ok(self.out.garbage()?),
-            Kind::ErrorLine(text) => Err(Refusal::new(500, text.as_str()).into()),
-            Kind::Status { code, text } => {
-                if text.contains("has terminated") || text.contains("unexpectedly stopped") {
-                    self.sim.scheduler.kill(&self.accepted.model.name);
-                }
-                Err(Refusal::new(*code, text.as_str()).into())
-            }
-            Kind::Slow(part) => {
-                self.sim.set_rate(*part);
-                Ok(())
-            }
-            Kind::Stall(ms) => self.sleep(Duration::from_millis(*ms)),
-            Kind::Crash => {
-                self.sim.crash(self.out.conn.server());
-                Err(Stop::Halted)
-            }
         }
     }
 }
@@ -410,6 +373,7 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
+/// Tokens for the log and the state.
 fn count(tokens: usize) -> u32 {
     u32::try_from(tokens).unwrap_or(u32::MAX)
 }

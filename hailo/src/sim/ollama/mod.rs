@@ -3,7 +3,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `routes` | connections, routes and the calls that use no model |
-//! | `life`, `out`, `words` | one generation; its bytes; its words |
+//! | `engine` | what the threads share: state, counters, script |
+//! | `life`, `faults` | one generation, and what goes wrong in it |
+//! | `out`, `words` | its bytes and its words |
 //! | `runners` | scheduler, loads, slots, keep-alive, memory |
 //! | `request`, `options`, `keep_alive` | what is asked (pure) |
 //! | `prompt`, `pieces` | tokens, truncation, prefix cache (pure) |
@@ -18,6 +20,8 @@
 //! Ollama's head leaves with the first token.
 
 mod answers;
+mod engine;
+mod faults;
 mod keep_alive;
 mod life;
 mod models;
@@ -32,31 +36,19 @@ mod schema;
 mod version;
 mod words;
 
-use std::{
-    collections::BTreeMap,
-    io,
-    net::SocketAddr,
-    path::PathBuf,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use self::engine::Sim;
 pub use self::models::{Model, defaults};
-use self::{
-    runners::{Limits, SLOWEST, Scheduler},
-    version::Version,
-};
 use super::{
-    clock::{Clock, Pace},
+    clock::Pace,
     control::{self, Controlled},
-    log::{Entry, Event, Log},
-    presence::{Counters, Presence},
-    scenario::{Fault, Faults, Replies, Scenario},
-    server::{Handle, Server, lock},
-    voice::Voice,
+    log::{Entry, Log},
+    presence::Counters,
+    scenario::{Fault, Scenario},
+    server::Server,
 };
 
 /// How to start the simulator.
@@ -145,18 +137,16 @@ pub struct Loaded {
 }
 
 /// What the simulator knows of itself.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// As `/api/version` says it.
     pub version: String,
-    /// Requests, generations, overlaps, forbidden fields.
-    pub counters: Counters,
     /// Loaded models, in the order of their names.
     pub loaded: Vec<Loaded>,
     /// Tokens of the newest prompt, as given to the runner.
-    pub prompt_tokens: usize,
+    pub prompt_tokens: u32,
     /// Tokens of it that were not in the slot.
-    pub prefilled_tokens: usize,
+    pub prefilled_tokens: u32,
     /// Prompts of which something was dropped or cut.
     pub truncated: u64,
     /// Model loads.
@@ -169,6 +159,9 @@ pub struct State {
     pub queued: usize,
     /// Requests waiting for a slot.
     pub waiting: usize,
+    /// Requests, generations, overlaps, forbidden fields.
+    #[serde(flatten)]
+    pub counters: Counters,
 }
 
 /// A running simulator. Dropping it stops it and joins its threads.
@@ -179,79 +172,17 @@ pub struct Running {
     control: Server,
 }
 
-/// Everything the threads share.
-struct Sim {
-    version_text: String,
-    version: Version,
-    clock: Clock,
-    log: Log,
-    presence: Presence,
-    replies: Replies,
-    faults: Faults,
-    scheduler: Scheduler,
-    models: Mutex<Vec<Model>>,
-    voice: Option<Voice>,
-    seed: u64,
-    prefill_tps: f64,
-    decode_tps: f64,
-    num_ctx: u32,
-    restart: Duration,
-    facts: Mutex<Facts>,
-}
-
-/// What is true of the newest generation, and what a slow-down did.
-struct Facts {
-    prompt_tokens: usize,
-    prefilled_tokens: usize,
-    truncated: u64,
-    /// Part of the usual decoding rate.
-    rate: f64,
-}
-
-impl Default for Facts {
-    fn default() -> Self {
-        Self { prompt_tokens: 0, prefilled_tokens: 0, truncated: 0, rate: 1.0 }
-    }
-}
-
 /// Starts the simulator.
 ///
 /// # Errors
 /// When a port or the log file cannot be had, or the voice is no plain HTTP URL.
 pub fn start(options: Options) -> io::Result<Running> {
-    let clock = Clock::new(options.pace);
-    let voice = options.voice.as_deref().map(Voice::new).transpose();
-    let seed = options.seed.or(options.scenario.seed).unwrap_or(1);
-    let limits = Limits {
-        max_queue: options.max_queue,
-        num_parallel: options.num_parallel.max(1),
-        max_loaded: options.max_loaded.max(1),
-        ram_bytes: options.ram_bytes,
-        sd_mb_per_s: options.sd_mb_per_s,
-        cached_load: options.cached_load,
-    };
-    let sim = Arc::new(Sim {
-        version: Version::parse(&options.version),
-        version_text: options.version,
-        log: Log::open(clock.clone(), options.log.as_deref())?,
-        clock,
-        presence: Presence::default(),
-        replies: Replies::new(&options.scenario, seed),
-        faults: Faults::new(options.scenario.faults),
-        scheduler: Scheduler::new(limits),
-        models: Mutex::new(options.models),
-        voice: voice.map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?,
-        seed,
-        prefill_tps: options.prefill_tps,
-        decode_tps: options.decode_tps,
-        num_ctx: options.num_ctx,
-        restart: options.restart,
-        facts: Mutex::default(),
-    });
+    let (port, control_port) = (options.port, options.control_port);
+    let sim = Arc::new(Sim::new(options)?);
     let serving = Arc::clone(&sim);
-    let server = Server::start(options.port, Arc::new(move |conn| routes::serve(&serving, conn)))?;
+    let server = Server::start(port, Arc::new(move |conn| routes::serve(&serving, conn)))?;
     let controlled: Arc<dyn Controlled> = Arc::<Sim>::clone(&sim);
-    let control = control::start(options.control_port, controlled)?;
+    let control = control::start(control_port, controlled)?;
     Ok(Running { sim, server, control })
 }
 
@@ -280,9 +211,10 @@ impl Running {
         self.sim.log.entries()
     }
 
-    /// Waits until `seen` is true of the log, at most `limit` of real time.
-    pub fn wait(&self, limit: Duration, seen: impl FnMut(&[Entry]) -> bool) -> bool {
-        self.sim.log.wait(limit, seen)
+    /// The log itself, to wait for an entry.
+    #[must_use]
+    pub fn events(&self) -> &Log {
+        &self.sim.log
     }
 
     /// Plans a fault.
@@ -311,92 +243,8 @@ impl Running {
     }
 
     /// Stops and joins all threads. Running answers are cut, as Ollama does at SIGTERM.
-    pub fn stop(&mut self) {
+    pub fn stop(mut self) {
         self.server.stop();
         self.control.stop();
-    }
-}
-
-impl std::fmt::Debug for Sim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sim").field("version", &self.version_text).finish_non_exhaustive()
-    }
-}
-
-impl Sim {
-    fn model(&self, name: &str) -> Option<Model> {
-        lock(&self.models).iter().find(|model| model.is(name)).cloned()
-    }
-
-    fn facts(&self, change: impl FnOnce(&mut Facts)) {
-        change(&mut lock(&self.facts));
-    }
-
-    fn rate(&self) -> f64 {
-        lock(&self.facts).rate
-    }
-
-    fn set_rate(&self, part: f64) {
-        self.facts(|facts| facts.rate = part.max(SLOWEST));
-    }
-
-    fn crash(&self, server: &Handle) {
-        self.log.add(0, Event::Crashed { why: "fault".to_owned() });
-        self.scheduler.clear();
-        server.crash(self.restart);
-    }
-
-    fn state(&self) -> State {
-        let residents = self.scheduler.residents(self.clock.now());
-        let counts = self.scheduler.counts();
-        let facts = lock(&self.facts);
-        State {
-            version: self.version_text.clone(),
-            counters: self.presence.counters(),
-            loaded: residents.into_iter().map(Loaded::from).collect(),
-            prompt_tokens: facts.prompt_tokens,
-            prefilled_tokens: facts.prefilled_tokens,
-            truncated: facts.truncated,
-            loads: counts.loads,
-            reloads: counts.reloads,
-            oom_kills: counts.oom_kills,
-            queued: self.scheduler.queued(),
-            waiting: self.scheduler.waiting(),
-        }
-    }
-}
-
-impl From<runners::Resident> for Loaded {
-    fn from(resident: runners::Resident) -> Self {
-        Self {
-            model: resident.model.name,
-            options: resident.options.as_map(),
-            memory_bytes: resident.memory_bytes,
-            expires_in_s: resident.expires_in.map(|left| left.as_secs_f64()),
-            resident_tokens: resident.slots,
-        }
-    }
-}
-
-impl Controlled for Sim {
-    fn state_json(&self) -> Value {
-        serde_json::to_value(self.state()).unwrap_or_default()
-    }
-
-    fn entries(&self) -> Vec<Entry> {
-        self.log.entries()
-    }
-
-    fn add_fault(&self, fault: Fault) {
-        self.faults.add(fault);
-    }
-
-    fn reset(&self) {
-        self.presence.reset();
-        self.faults.clear();
-        self.replies.reset();
-        self.log.clear();
-        *lock(&self.facts) = Facts::default();
-        self.scheduler.reset_counts();
     }
 }

@@ -338,7 +338,8 @@ mod tests {
             (
                 r#"{"model":"m","stream":"yes"}"#,
                 400,
-                "json: cannot unmarshal string into Go struct field ChatRequest.stream of type bool",
+                "json: cannot unmarshal string into Go struct field ChatRequest.stream of type \
+                 bool",
             ),
             (
                 r#"{"model":"m","messages":[{"role":"user","content":[]}]}"#,

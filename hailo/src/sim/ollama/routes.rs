@@ -9,8 +9,9 @@ use std::{
 use serde_json::Value;
 
 use super::{
-    Sim, answers,
+    answers,
     answers::{End, Metrics, Part},
+    engine::Sim,
     life::{self, Accepted, After},
     out::{self, Out},
     prompt,

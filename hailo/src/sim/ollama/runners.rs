@@ -4,18 +4,16 @@
 //! and blocks the others while a model loads. On a loaded runner requests wait for a slot without
 //! bound, in order. Whoever leaves while waiting is forgotten: nothing is executed for him.
 
+mod lease;
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Mutex,
     time::Duration,
 };
 
-use super::{
-    keep_alive::KeepAlive,
-    models::Model,
-    options::RunnerOptions,
-    prompt::{self, Slot, Token},
-};
+pub(super) use self::lease::{Lease, SlotLease};
+use super::{keep_alive::KeepAlive, models::Model, options::RunnerOptions, prompt::Slot};
 use crate::sim::{
     clock::{Clock, Halt, Woke},
     scenario::Kind,
@@ -253,11 +251,11 @@ impl Scheduler {
             found = self.step(model, options, keep_alive, waiter.clock.now());
             !matches!(found, Step::Wait)
         })?;
-        let id = match found {
-            Step::Use(id) => id,
+        let (id, loaded) = match found {
+            Step::Use(id) => (id, false),
             Step::Load { id, takes, fits } => {
                 self.load(model, id, takes, fits, waiter)?;
-                id
+                (id, true)
             }
             Step::Wait => return Err(Denied::Halted),
         };
@@ -267,6 +265,7 @@ impl Scheduler {
             name: model.name.clone(),
             id,
             load: waiter.clock.now().saturating_sub(started),
+            loaded,
         })
     }
 
@@ -383,107 +382,5 @@ struct Queued<'a> {
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
         lock(&self.scheduler.inner).queue.retain(|ticket| *ticket != self.ticket);
-    }
-}
-
-/// The use of a runner. While one exists the runner is not unloaded; the keep-alive counts from
-/// its end.
-pub(super) struct Lease<'a> {
-    scheduler: &'a Scheduler,
-    clock: Clock,
-    name: String,
-    id: u64,
-    /// Time from asking for the runner to having it.
-    pub(super) load: Duration,
-}
-
-impl<'a> Lease<'a> {
-    /// Whether the runner's process still lives.
-    pub(super) fn alive(&self) -> bool {
-        lock(&self.scheduler.inner).runner(&self.name, self.id).is_some()
-    }
-
-    /// Waits for a slot and gives the prompt to the free one that holds most of it.
-    pub(super) fn slot(
-        &self,
-        prompt: &[Token],
-        waiter: &Waiter<'_>,
-    ) -> Result<SlotLease<'_, 'a>, Denied> {
-        let ticket = {
-            let mut inner = lock(&self.scheduler.inner);
-            let ticket = inner.number();
-            let runner = inner.runner(&self.name, self.id).ok_or(Denied::RunnerDied)?;
-            runner.waiting.push_back(ticket);
-            ticket
-        };
-        let mut found = None;
-        let waited = self.scheduler.wait(waiter, || {
-            let mut inner = lock(&self.scheduler.inner);
-            let Some(runner) = inner.runner(&self.name, self.id) else { return true };
-            if runner.waiting.front() != Some(&ticket) {
-                return false;
-            }
-            let Some(index) = prompt::choose(&runner.slots, prompt) else { return false };
-            runner.slots[index].used = ticket;
-            runner.slots[index].busy = true;
-            found = Some((index, runner.slots[index].prefill(prompt)));
-            true
-        });
-        if let Some(runner) = lock(&self.scheduler.inner).runner(&self.name, self.id) {
-            runner.waiting.retain(|waiting| *waiting != ticket);
-        }
-        waited?;
-        let (index, fresh) = found.ok_or(Denied::RunnerDied)?;
-        Ok(SlotLease { lease: self, index, fresh })
-    }
-}
-
-impl Drop for Lease<'_> {
-    fn drop(&mut self) {
-        let now = self.clock.now();
-        let mut inner = lock(&self.scheduler.inner);
-        let Some(runner) = inner.runner(&self.name, self.id) else { return };
-        runner.users -= 1;
-        if runner.users > 0 {
-            return;
-        }
-        match runner.keep_alive {
-            KeepAlive::Forever => runner.expires = None,
-            KeepAlive::For(time) if time.is_zero() => drop(inner.runners.remove(&self.name)),
-            KeepAlive::For(time) => runner.expires = Some(now + time),
-        }
-    }
-}
-
-/// The use of one slot, free again when dropped.
-pub(super) struct SlotLease<'l, 'a> {
-    lease: &'l Lease<'a>,
-    index: usize,
-    /// Tokens of the prompt that must be computed.
-    pub(super) fresh: usize,
-}
-
-impl SlotLease<'_, '_> {
-    fn with(&self, change: impl FnOnce(&mut Slot)) {
-        let mut inner = lock(&self.lease.scheduler.inner);
-        if let Some(runner) = inner.runner(&self.lease.name, self.lease.id) {
-            change(&mut runner.slots[self.index]);
-        }
-    }
-
-    /// See [`Slot::decoded`].
-    pub(super) fn decoded(&self, tokens: &[Token]) {
-        self.with(|slot| slot.decoded(tokens));
-    }
-
-    /// See [`Slot::keep`].
-    pub(super) fn keep(&self, tokens: usize) {
-        self.with(|slot| slot.keep(tokens));
-    }
-}
-
-impl Drop for SlotLease<'_, '_> {
-    fn drop(&mut self) {
-        self.with(|slot| slot.busy = false);
     }
 }

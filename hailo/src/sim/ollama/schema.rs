@@ -160,12 +160,14 @@ mod tests {
                 "score": {"type": "integer", "minimum": 1, "maximum": 5},
                 "share": {"type": "number", "exclusiveMinimum": 0, "maximum": 1},
                 "sure": {"type": "boolean"},
-                "steps": {"type": "array", "minItems": 2, "maxItems": 4, "items": {"$ref": "#/$defs/step"}},
+                "steps": {"type": "array", "minItems": 2, "maxItems": 4,
+                    "items": {"$ref": "#/$defs/step"}},
                 "kind": {"const": "plan"},
                 "either": {"anyOf": [{"type": "null"}, {"type": "string"}]}
             },
             "required": ["verb", "note", "score", "share", "sure", "steps", "kind", "either"],
-            "$defs": {"step": {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}
+            "$defs": {"step": {"type": "object", "required": ["n"],
+                "properties": {"n": {"type": "integer"}}}}
         });
         for seed in 0..200 {
             let value = value_for(&schema, &mut fastrand::Rng::with_seed(seed));

@@ -1,0 +1,153 @@
+//! `crayfish status`: what is true now, for a person or a program.
+
+use std::fmt::Write as _;
+use std::io::Write;
+
+use clap::Args;
+
+use super::clean::Clean;
+use super::code;
+use super::link::{Link, LinkError};
+use super::place::{PlaceArgs, Places};
+use crate::session::wire::{BackendStatus, ClientFrame, ServerFrame, Status};
+
+/// Show what the daemon does and what is degraded
+#[derive(Debug, Clone, Default, Args)]
+pub struct StatusArgs {
+    /// One JSON object instead of a table
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    place: PlaceArgs,
+}
+
+/// Runs the verb: 0, or 3 if no daemon answers.
+pub(super) async fn run(args: &StatusArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+    let found = async {
+        let mut link = Link::open(&Places::of_process(&args.place)).await?;
+        ask(&mut link).await
+    };
+    let text = match found.await {
+        Err(error) => {
+            let _unread = writeln!(err, "{error}");
+            return code::UNREACHABLE;
+        }
+        Ok(status) if args.json => json(&status),
+        Ok(status) => table(&status),
+    };
+    // A reader that has gone away (`| head`) changes nothing.
+    let _unread = out.write_all(text.as_bytes());
+    code::OK
+}
+
+/// Asks the daemon.
+pub(super) async fn ask(link: &mut Link) -> Result<Status, LinkError> {
+    link.request(&ClientFrame::Status, |frame| match frame {
+        ServerFrame::Status { status } => Some(*status),
+        _ => None,
+    })
+    .await
+}
+
+fn json(status: &Status) -> String {
+    // The type holds only what JSON can; an empty object would be the honest rest.
+    let mut text = serde_json::to_string_pretty(status).unwrap_or_else(|_| "{}".to_owned());
+    text.push('\n');
+    text
+}
+
+/// A table for people.
+pub(super) fn table(status: &Status) -> String {
+    let mut text = String::new();
+    let mut row = |name: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{name:<10}{}", Clean::text(value));
+    };
+    row("agent", &format!("{} (crayfish {})", status.designation, status.version));
+    let up = duration(status.uptime_s);
+    row("up", &format!("{up}, process {}, {} turns running", status.pid, status.turns));
+    let thinks = match (status.online, &status.last_error) {
+        (true, _) => format!("online, {} answers", status.active_backend),
+        (false, Some(error)) => format!("offline: {error}"),
+        (false, None) => "offline".to_owned(),
+    };
+    row("inference", &thinks);
+    row("database", if status.store_ok { "ok" } else { "cannot be written" });
+    for backend in &status.backends {
+        row(&backend.slot, &line(backend));
+    }
+    for notice in &status.notices {
+        row("notice", notice);
+    }
+    text
+}
+
+fn line(backend: &BackendStatus) -> String {
+    let mut line = format!("{} with {}, breaker {}", backend.name, backend.model, backend.breaker);
+    if let Some(retry_in_s) = backend.retry_in_s {
+        let _ = write!(line, ", next try in {retry_in_s:.0} s");
+    }
+    if let Some(rate) = backend.tokens_per_s {
+        let _ = write!(line, ", {rate:.1} tokens/s");
+    }
+    if let Some(error) = &backend.last_error {
+        let _ = write!(line, ", last fault: {error}");
+    }
+    line
+}
+
+/// Two units are enough for a person.
+fn duration(seconds: u64) -> String {
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min {} s", seconds % 60),
+        (0, ..) => format!("{hours} h {minutes} min"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_says_what_is_degraded() {
+        let status = Status {
+            designation: "Crayfish".into(),
+            version: "0.1.0".into(),
+            pid: 42,
+            uptime_s: 3700,
+            last_error: Some("nobody listens\u{1b}[2J".into()),
+            backends: vec![BackendStatus {
+                name: "hailo".into(),
+                slot: "primary".into(),
+                model: "qwen2:1.5b".into(),
+                breaker: "open".into(),
+                retry_in_s: Some(12.4),
+                last_error: Some("down".into()),
+                tokens_per_s: Some(7.5),
+            }],
+            notices: vec!["the disk is full".into()],
+            ..Status::default()
+        };
+        let expected = "\
+agent     Crayfish (crayfish 0.1.0)
+up        1 h 1 min, process 42, 0 turns running
+inference offline: nobody listens
+database  cannot be written
+primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, 7.5 tokens/s, last fault: down
+notice    the disk is full
+";
+        assert_eq!(table(&status), expected);
+    }
+
+    #[test]
+    fn durations_have_two_units() {
+        let table =
+            [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3600, "1 h 0 min"), (90_000, "1 d 1 h")];
+        for (seconds, text) in table {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+}

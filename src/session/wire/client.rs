@@ -1,0 +1,185 @@
+//! What clients send, and how it is read (pure).
+
+use serde_json::{Map, Value};
+
+use crate::limits;
+
+/// Longest session name, from CashCode's `chat_id` pattern.
+const CHAT_ID_MAX: usize = 64;
+
+/// What a client may send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClientFrame {
+    /// Are you there?
+    Ping,
+    /// Starts a conversation of its own and makes it the connection's.
+    NewChat,
+    /// Makes a conversation the connection's.
+    Attach {
+        /// Which.
+        chat_id: String,
+    },
+    /// Stops the running turn (`cancel`, and `stop` with the same meaning).
+    Cancel {
+        /// Which conversation; absent means the connection's.
+        chat_id: Option<String>,
+    },
+    /// A person's message.
+    Message {
+        /// Which conversation; absent means the connection's.
+        chat_id: Option<String>,
+        /// What the person typed.
+        content: String,
+        /// A backend by name, from `metadata.backend`.
+        backend: Option<String>,
+    },
+    /// Asks for the last lines.
+    History {
+        /// Which conversation; absent means the connection's.
+        chat_id: Option<String>,
+        /// How many lines, 1 to `limits::HISTORY_LINES_MAX`.
+        limit: usize,
+    },
+    /// Asks for the daemon's state.
+    Status,
+}
+
+/// Why a frame was not understood, as the `detail` of an `error` frame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct BadFrame {
+    /// What is wrong.
+    pub detail: String,
+    /// The conversation it was meant for, where that could be read.
+    pub chat_id: Option<String>,
+}
+
+// === impl ClientFrame ===
+
+impl ClientFrame {
+    /// Reads one frame. Fields that are not known are left alone: a newer client may send them.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the words CashCode's clients know where it has them.
+    pub fn parse(frame: &[u8]) -> Result<Self, BadFrame> {
+        let value: Value = serde_json::from_slice(frame)
+            .map_err(|error| BadFrame::plain(format!("not JSON: {error}")))?;
+        let Some(fields) = value.as_object() else {
+            return Err(BadFrame::plain("typed JSON envelope required"));
+        };
+        let Some(kind) = fields.get("type").and_then(Value::as_str) else {
+            return Err(BadFrame::plain("typed JSON envelope required"));
+        };
+        let chat_id = chat_id(fields)?;
+        match kind {
+            "ping" => Ok(Self::Ping),
+            "new_chat" => Ok(Self::NewChat),
+            "attach" => chat_id
+                .map(|chat_id| Self::Attach { chat_id })
+                .ok_or_else(|| BadFrame::plain("invalid chat_id")),
+            "cancel" | "stop" => Ok(Self::Cancel { chat_id }),
+            "message" => message(fields, chat_id),
+            "history" => history(fields, chat_id),
+            "status" => Ok(Self::Status),
+            other => {
+                let other: String = other.chars().take(CHAT_ID_MAX).collect();
+                Err(BadFrame::plain(format!("unknown type: '{other}'")))
+            }
+        }
+    }
+
+    /// The frame as its client sends it, without a line end.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let mut fields = Map::new();
+        let mut put = |name: &str, value: Value| {
+            if !value.is_null() {
+                fields.insert(name.to_owned(), value);
+            }
+        };
+        match self {
+            Self::Ping => put("type", "ping".into()),
+            Self::NewChat => put("type", "new_chat".into()),
+            Self::Status => put("type", "status".into()),
+            Self::Attach { chat_id } => {
+                put("type", "attach".into());
+                put("chat_id", chat_id.as_str().into());
+            }
+            Self::Cancel { chat_id } => {
+                put("type", "cancel".into());
+                put("chat_id", chat_id.as_deref().into());
+            }
+            Self::History { chat_id, limit } => {
+                put("type", "history".into());
+                put("chat_id", chat_id.as_deref().into());
+                put("limit", (*limit).into());
+            }
+            Self::Message { chat_id, content, backend } => {
+                put("type", "message".into());
+                put("chat_id", chat_id.as_deref().into());
+                put("content", content.as_str().into());
+                if let Some(backend) = backend {
+                    put("metadata", serde_json::json!({ "backend": backend }));
+                }
+            }
+        }
+        Value::Object(fields).to_string()
+    }
+}
+
+fn chat_id(fields: &Map<String, Value>) -> Result<Option<String>, BadFrame> {
+    match fields.get("chat_id") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(id)) if is_chat_id(id) => Ok(Some(id.clone())),
+        Some(_) => Err(BadFrame::plain("invalid chat_id")),
+    }
+}
+
+fn message(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<ClientFrame, BadFrame> {
+    let bad = |detail: &str| BadFrame { detail: detail.to_owned(), chat_id: chat_id.clone() };
+    let content = match fields.get("content") {
+        Some(Value::String(content)) if !content.trim().is_empty() => content.clone(),
+        _ => return Err(bad("missing content")),
+    };
+    let backend = match fields.get("metadata") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(metadata)) => match metadata.get("backend") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(backend)) => Some(backend.clone()),
+            Some(_) => return Err(bad("metadata.backend must be a string")),
+        },
+        Some(_) => return Err(bad("metadata must be an object")),
+    };
+    Ok(ClientFrame::Message { chat_id, content, backend })
+}
+
+fn history(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<ClientFrame, BadFrame> {
+    let limit = match fields.get("limit") {
+        None | Some(Value::Null) => limits::HISTORY_LINES_DEFAULT,
+        Some(limit) => match limit.as_u64() {
+            Some(limit) => {
+                usize::try_from(limit).unwrap_or(usize::MAX).clamp(1, limits::HISTORY_LINES_MAX)
+            }
+            None => {
+                let detail = "limit must be a whole number".to_owned();
+                return Err(BadFrame { detail, chat_id });
+            }
+        },
+    };
+    Ok(ClientFrame::History { chat_id, limit })
+}
+
+/// Whether a text may name a conversation: 1 to 64 of `[A-Za-z0-9_:-]`.
+#[must_use]
+pub fn is_chat_id(text: &str) -> bool {
+    (1..=CHAT_ID_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b':' | b'-'))
+}
+
+// === impl BadFrame ===
+
+impl BadFrame {
+    fn plain(detail: impl Into<String>) -> Self {
+        Self { detail: detail.into(), chat_id: None }
+    }
+}

@@ -1,0 +1,156 @@
+//! A bare HTTP client, and a tee between a client and a server that keeps what the client sent.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Longer than any answer that is worth a figure.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// A POST of JSON.
+pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+/// A client that keeps its connection as long as the server does.
+pub(crate) struct Wire {
+    server: SocketAddr,
+    stream: Option<TcpStream>,
+}
+
+impl Wire {
+    /// Connects at the first exchange.
+    pub(crate) fn new(server: SocketAddr) -> Self {
+        Self { server, stream: None }
+    }
+
+    /// Sends a request and reads its whole answer, head included.
+    pub(crate) fn exchange(&mut self, request: &[u8]) -> String {
+        let mut stream = self.stream.take().unwrap_or_else(|| {
+            let stream = TcpStream::connect(self.server).unwrap();
+            stream.set_nodelay(true).unwrap();
+            stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
+            stream
+        });
+        stream.write_all(request).unwrap();
+        let mut answer = Vec::new();
+        let mut chunk = [0; 16 * 1024];
+        let closed = loop {
+            if is_whole(&answer) {
+                break false;
+            }
+            match stream.read(&mut chunk) {
+                Ok(0) => break true,
+                Ok(length) => answer.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break true,
+                Err(error) => panic!("{} bytes, then {error}", answer.len()),
+            }
+        };
+        let head_end = head_end(&answer).unwrap_or(answer.len());
+        let close = header(&answer[..head_end], "connection").is_some_and(|v| v == "close");
+        if !closed && !close {
+            self.stream = Some(stream);
+        }
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+/// Whether a message is complete by its own account; one without length ends with the connection.
+fn is_whole(message: &[u8]) -> bool {
+    let Some(end) = head_end(message) else { return false };
+    let (head, body) = message.split_at(end);
+    if let Some(length) = header(head, "content-length") {
+        return length.parse() == Ok(body.len());
+    }
+    header(head, "transfer-encoding").is_some() && body.ends_with(b"0\r\n\r\n")
+}
+
+fn head_end(message: &[u8]) -> Option<usize> {
+    message.windows(4).position(|window| window == b"\r\n\r\n").map(|at| at + 4)
+}
+
+fn header(head: &[u8], name: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned())
+}
+
+/// Passes bytes on in both directions, and keeps those of the clients, one heap a connection.
+pub(crate) struct Tee {
+    /// Where clients connect.
+    pub(crate) address: SocketAddr,
+    heard: Heard,
+}
+
+type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
+
+impl Tee {
+    /// Listens for clients of `server`, until the process ends.
+    pub(crate) fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let heard = Heard::default();
+        let kept = Arc::clone(&heard);
+        std::thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let Ok(upstream) = TcpStream::connect(server) else { continue };
+                client.set_nodelay(true).unwrap();
+                upstream.set_nodelay(true).unwrap();
+                let (from, to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
+                let mut heaps = kept.lock().unwrap();
+                heaps.push(Vec::new());
+                let heap = Some((Arc::clone(&kept), heaps.len() - 1));
+                drop(heaps);
+                std::thread::spawn(move || pass(from, to, heap.as_ref()));
+                std::thread::spawn(move || pass(upstream, client, None));
+            }
+        });
+        Self { address, heard }
+    }
+
+    /// The requests to `path` so far, in the order their connections were opened.
+    pub(crate) fn requests(&self, path: &str) -> Vec<Vec<u8>> {
+        let heaps = self.heard.lock().unwrap().clone();
+        let all = heaps.iter().flat_map(|heap| split(heap));
+        let start = format!("POST {path} ").into_bytes();
+        all.filter(|request| request.starts_with(&start)).collect()
+    }
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream, heap: Option<&(Heard, usize)>) {
+    let mut chunk = [0; 16 * 1024];
+    loop {
+        let length = match from.read(&mut chunk) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => length,
+        };
+        if let Some((heard, at)) = heap {
+            heard.lock().unwrap()[*at].extend_from_slice(&chunk[..length]);
+        }
+        if to.write_all(&chunk[..length]).is_err() {
+            break;
+        }
+    }
+    // The other side may be gone already.
+    let _ = to.shutdown(Shutdown::Write);
+    let _ = from.shutdown(Shutdown::Read);
+}
+
+/// Takes the bytes of a connection apart into requests; every one says its length.
+fn split(mut heap: &[u8]) -> Vec<Vec<u8>> {
+    let mut requests = Vec::new();
+    while let Some(end) = head_end(heap) {
+        let length = header(&heap[..end], "content-length");
+        let length: usize = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+        let whole = (end + length).min(heap.len());
+        requests.push(heap[..whole].to_vec());
+        heap = &heap[whole..];
+    }
+    requests
+}
