@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -23,8 +24,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// Pause between two looks at something that cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// Says to the thread that listens for notifications that the test is over.
-const ENOUGH: &[u8] = b"TEST_ENDED=1";
+/// How soon the thread that listens for notifications sees that the test is over.
+const HEAR_SLICE: Duration = Duration::from_millis(20);
 
 /// A place on loopback where nothing listens: connecting is refused at once.
 const NOBODY: &str = "http://127.0.0.1:1";
@@ -114,14 +115,8 @@ impl Setup {
         let dir = tempfile::Builder::new().prefix("cf").tempdir().unwrap();
         let state = dir.path().join("state");
         let config = dir.path().join("config.yaml");
-        let setup = Self {
-            dir,
-            state,
-            config,
-            keys: BTreeMap::new(),
-            envs: BTreeMap::new(),
-            shell: None,
-        };
+        let setup =
+            Self { dir, state, config, keys: BTreeMap::new(), envs: BTreeMap::new(), shell: None };
         setup
             .key("web_chat.port", "0")
             .key("hardware.hailo_ollama_url", NOBODY)
@@ -228,6 +223,7 @@ impl Setup {
         let place = self.dir.path().join("notify");
         let _ = std::fs::remove_file(&place);
         let socket = UnixDatagram::bind(&place).unwrap();
+        socket.set_read_timeout(Some(HEAR_SLICE)).unwrap();
         let mut command = self.command(args);
         command.env("NOTIFY_SOCKET", &place);
         let mut child = command
@@ -243,12 +239,13 @@ impl Setup {
             move || read_log(stderr, &log)
         });
         let notified = Feed::default();
+        let enough = Arc::new(AtomicBool::new(false));
         let notify_reader = std::thread::spawn({
-            let notified = notified.clone();
-            move || read_notifications(&socket, &notified)
+            let (notified, enough) = (notified.clone(), Arc::clone(&enough));
+            move || read_notifications(&socket, &notified, &enough)
         });
         let threads = vec![log_reader, notify_reader];
-        Daemon { child, place, log, notified, port: 0, threads }
+        Daemon { child, enough, log, notified, port: 0, threads }
     }
 
     /// Starts the daemon and waits until it says that it serves.
@@ -269,13 +266,12 @@ fn read_log(stderr: impl Read, log: &Feed) {
     log.end();
 }
 
-fn read_notifications(socket: &UnixDatagram, notified: &Feed) {
+fn read_notifications(socket: &UnixDatagram, notified: &Feed, enough: &AtomicBool) {
     let mut bytes = [0; 4096];
-    while let Ok(length) = socket.recv(&mut bytes) {
-        if &bytes[..length] == ENOUGH {
-            break;
+    while !enough.load(Ordering::Relaxed) {
+        if let Ok(length) = socket.recv(&mut bytes) {
+            notified.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
         }
-        notified.push(String::from_utf8_lossy(&bytes[..length]).into_owned());
     }
     notified.end();
 }
@@ -283,7 +279,7 @@ fn read_notifications(socket: &UnixDatagram, notified: &Feed) {
 /// A running program.
 pub(crate) struct Daemon {
     child: Child,
-    place: PathBuf,
+    enough: Arc<AtomicBool>,
     /// Lines of its log.
     pub(crate) log: Feed,
     /// Datagrams to the service manager, in their order.
@@ -366,9 +362,7 @@ impl Drop for Daemon {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        if let Ok(socket) = UnixDatagram::unbound() {
-            let _ = socket.send_to(ENOUGH, &self.place);
-        }
+        self.enough.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
         }

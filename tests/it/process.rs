@@ -11,6 +11,8 @@ mod reload;
 mod secrets;
 mod watchdog;
 
+use std::path::Path;
+
 use hailo::sim::clock::Pace;
 use hailo::sim::hailo::{Options, Running, start};
 use hailo::sim::scenario::{Reply, Scenario};
@@ -30,4 +32,19 @@ pub(crate) fn quick_hailo() -> Running {
 pub(crate) fn counting(when: &str, words: u32) -> Reply {
     let tokens = (0..words).map(|n| format!(" {n}")).collect();
     Reply { when: Some(when.to_owned()), tokens: Some(tokens), ..Reply::default() }
+}
+
+/// A copy of the database in `state`, opened: looking at the daemon's own file could mend it.
+pub(crate) fn copied_database(state: &Path, copy: &Path) -> rusqlite::Connection {
+    let _ = std::fs::remove_dir_all(copy);
+    std::fs::create_dir(copy).unwrap();
+    for name in ["crayfish.db", "crayfish.db-wal"] {
+        if state.join(name).exists() {
+            std::fs::copy(state.join(name), copy.join(name)).unwrap();
+        }
+    }
+    let file = rusqlite::Connection::open(copy.join("crayfish.db")).unwrap();
+    let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
+    assert_eq!(verdict, "ok");
+    file
 }

@@ -98,12 +98,12 @@ fn a_socket_left_by_a_crash_does_not_keep_the_next_one_out() {
 }
 
 #[test]
-fn an_unknown_verb_or_flag_is_64() {
+fn an_unknown_verb_or_flag_is_2_and_named() {
     let setup = Setup::new();
     for args in [&["dance"][..], &["run", "--loud"], &["status", "--jsn"]] {
         let output = setup.run(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(64), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
         assert!(said.contains(args[args.len() - 1]), "{said}");
     }
 }

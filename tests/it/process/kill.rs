@@ -1,23 +1,23 @@
 //! `kill -9` at random moments of a conversation.
 //!
 //! A client keeps what it was shown; after each kill the next process must have all of it, each
-//! thing once and in its order, and the file must be sound. `CRAYFISH_SEED` replays a run,
-//! `CRAYFISH_FULL=1` makes it the full 300 kills.
+//! thing once and in its order, and the file must be sound. `CRAYFISH_SEED` replays the moments.
+//!
+//! A disk that is slower than `limits::COMMIT_WAIT_MAX` is the one excuse for a loss, and the
+//! process must have said that it showed words before they were stored.
 
-use std::path::Path;
 use std::time::Duration;
 
 use hailo::sim::clock::Pace;
 use hailo::sim::scenario::Reply;
 use serde_json::Value;
 
-use super::hailo_that;
+use super::{copied_database, hailo_that};
 use crate::client::{Streamed, history};
 use crate::daemon::Setup;
 
-/// Kills of a usual run, and of a full one.
-const KILLS: u32 = 60;
-const KILLS_FULL: u32 = 300;
+/// Kills.
+const KILLS: usize = 300;
 
 /// Answers in the script, and words in each: no two words are the same.
 const ANSWERS: usize = 6_000;
@@ -41,6 +41,8 @@ struct Seen {
     shown: String,
     /// The last frame, if it was one that ends a turn.
     end: Option<String>,
+    /// The process said that it showed words before they were stored.
+    late: bool,
 }
 
 fn script() -> Vec<Reply> {
@@ -51,7 +53,7 @@ fn script() -> Vec<Reply> {
 }
 
 /// Talks until the connection breaks.
-fn talk(port: u16, session: &str, round: u32) -> Vec<Seen> {
+fn talk(port: u16, session: &str, round: usize) -> Vec<Seen> {
     let mut all = Vec::new();
     for number in 0.. {
         let message = format!("message {round}/{number}");
@@ -82,7 +84,7 @@ fn talk(port: u16, session: &str, round: u32) -> Vec<Seen> {
 }
 
 /// The lines of the log against what the client saw.
-fn compare(lines: &[Value], all: &[Seen], round: u32) {
+fn compare(lines: &[Value], all: &[Seen], round: usize) {
     let text = |line: &Value| line["content"].as_str().unwrap().to_owned();
     let turns: Vec<u64> = lines.iter().map(|line| line["turn"].as_u64().unwrap()).collect();
     assert!(turns.is_sorted(), "round {round}: turns out of order: {lines:#?}");
@@ -107,8 +109,9 @@ fn compare(lines: &[Value], all: &[Seen], round: u32) {
         assert!(answers.len() <= 1, "round {round}: answered twice: {answers:?}");
         let kept = answers.first().map(|line| text(line)).unwrap_or_default();
         let outcome = answers.first().map_or("", |line| line["outcome"].as_str().unwrap());
+        let excused = seen.late && seen.shown.starts_with(&kept);
         assert!(
-            kept.starts_with(&seen.shown),
+            kept.starts_with(&seen.shown) || excused,
             "round {round}: shown {:?}, kept {kept:?} ({outcome})",
             seen.shown
         );
@@ -132,35 +135,17 @@ fn compare(lines: &[Value], all: &[Seen], round: u32) {
     }
 }
 
-/// The file as the kill left it, checked on a copy: looking at it must not mend it.
-fn assert_sound(setup: &Setup, round: u32) {
-    let copy = setup.dir().join("copy");
-    let _ = std::fs::remove_dir_all(&copy);
-    std::fs::create_dir(&copy).unwrap();
-    for name in ["crayfish.db", "crayfish.db-wal"] {
-        let from = setup.state().join(name);
-        if Path::exists(&from) {
-            std::fs::copy(from, copy.join(name)).unwrap();
-        }
-    }
-    let file = rusqlite::Connection::open(copy.join("crayfish.db")).unwrap();
-    let verdict: String = file.query_row("PRAGMA integrity_check", (), |row| row.get(0)).unwrap();
-    assert_eq!(verdict, "ok", "round {round}");
-}
-
 #[test]
 fn kill_9_at_random_moments_loses_nothing_that_was_shown_and_tells_nothing_twice() {
-    let full = std::env::var_os("CRAYFISH_FULL").is_some_and(|value| value == "1");
-    let kills = if full { KILLS_FULL } else { KILLS };
     let seed = std::env::var("CRAYFISH_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed: u64 = seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
-    println!("CRAYFISH_SEED={seed}, {kills} kills");
+    println!("CRAYFISH_SEED={seed}, {KILLS} kills");
     let mut random = fastrand::Rng::with_seed(seed);
     let hailo = hailo_that(Pace::Factor(PACE), script());
     let setup = Setup::on_hailo(hailo.addr());
     let (mut session, mut all) = ("c0".to_owned(), Vec::new());
     let (mut hit, mut late) = (0, 0);
-    for round in 0..=kills {
+    for round in 0..=KILLS {
         let mut daemon = setup.start();
         let lines = history(daemon.port, &session);
         compare(&lines, &all, round);
@@ -168,7 +153,7 @@ fn kill_9_at_random_moments_loses_nothing_that_was_shown_and_tells_nothing_twice
             session = format!("c{round}");
             all.clear();
         }
-        if round == kills {
+        if round == KILLS {
             assert_eq!(daemon.stop(), 0);
             break;
         }
@@ -177,12 +162,17 @@ fn kill_9_at_random_moments_loses_nothing_that_was_shown_and_tells_nothing_twice
         let client = std::thread::spawn(move || talk(port, &name, round));
         std::thread::sleep(life);
         daemon.kill();
-        let seen = client.join().unwrap();
-        late += usize::from(daemon.log.has("store.late"));
+        let mut seen = client.join().unwrap();
+        let was_late = daemon.log.has("store.late");
+        late += usize::from(was_late);
+        if let Some(last) = seen.last_mut() {
+            last.late = was_late;
+        }
         hit += usize::from(seen.last().is_some_and(|last| last.taken && last.end.is_none()));
         all.extend(seen);
-        assert_sound(&setup, round);
+        // The file as the kill left it.
+        drop(copied_database(setup.state(), &setup.dir().join("copy")));
     }
-    println!("{hit} of {kills} kills hit an open answer; {late} processes showed before storing");
-    assert!(hit * 4 > kills as usize, "only {hit} of {kills} kills hit an open answer");
+    println!("{hit} of {KILLS} kills hit an open answer; {late} processes showed before storing");
+    assert!(hit * 4 > KILLS, "only {hit} of {KILLS} kills hit an open answer");
 }

@@ -23,7 +23,8 @@ fn a_bad_file_keeps_the_old_one_in_force_and_every_problem_is_in_the_log() {
     let setup = Setup::on_hailo(hailo.addr()).key("agent.answer_tokens_max", "100");
     let mut daemon = setup.start();
     let (seen, logged) = (daemon.notified.len(), daemon.log.len());
-    setup.write("agent:\n  answer_tokens_max: many\nweb_chat:\n  port: 99999\n  enabled: perhaps\n");
+    setup
+        .write("agent:\n  answer_tokens_max: many\nweb_chat:\n  port: 99999\n  enabled: perhaps\n");
     daemon.signal(Signal::HUP);
     daemon.notified.wait(seen, "RELOADING=1");
     daemon.log.wait(logged, "config.refused");
