@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// How long anything may take on a machine that does a lot beside the test.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Pause between two looks at something that cannot be waited for.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
@@ -89,12 +89,6 @@ impl Feed {
     pub(crate) fn wait(&self, from: usize, text: &str) -> String {
         self.find(from, text, PATIENCE)
             .unwrap_or_else(|| panic!("no line with {text:?} in:\n{}", self.lines().join("\n")))
-    }
-
-    /// True if for this long no line comes.
-    pub(crate) fn is_silent_for(&self, time: Duration) -> bool {
-        let from = self.len();
-        self.find(from, "", time).is_none()
     }
 }
 

@@ -133,7 +133,10 @@ const HUGE_WORD_BYTES: usize = 1200;
 
 /// hailo-ollama with an answer that no socket's buffer holds.
 fn huge() -> hailo::sim::hailo::Running {
-    let tokens = (0..HUGE_WORDS).map(|_| format!(" {}", "w".repeat(HUGE_WORD_BYTES))).collect();
+    // No two alike: a model that repeats itself is cut off.
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut word = || (0..HUGE_WORD_BYTES).map(|_| random.lowercase()).collect::<String>();
+    let tokens = (0..HUGE_WORDS).map(|_| format!(" {}", word())).collect();
     let reply = hailo::sim::scenario::Reply {
         when: Some("huge".into()),
         tokens: Some(tokens),
@@ -173,7 +176,8 @@ fn a_second_daemon_on_the_same_state_names_the_first() {
     let hailo = quick_hailo();
     let setup = Setup::on_hailo(hailo.addr());
     let mut first = setup.start();
-    let mut second = Setup::new().state_at(setup.state()).spawn();
+    let same = Setup::new().state_at(setup.state());
+    let mut second = same.spawn();
     assert_eq!(second.wait_exit().code(), Some(73));
     let said = second.said();
     assert!(said.contains(&first.pid().to_string()), "{said}");
