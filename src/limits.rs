@@ -139,7 +139,8 @@ pub const STORE_CHECK_BYTES: u64 = 2 * 1024 * 1024;
 
 // --- Sessions -------------------------------------------------------------------------------
 
-/// Longest name of a session, in bytes.
+/// Longest name of a session, in bytes: the length that CashCode's clients use. A longer name is
+/// refused.
 pub const SESSION_ID_BYTES_MAX: usize = 64;
 
 /// Characters of the first message that become a session's title: one line of a list.

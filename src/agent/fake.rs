@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-use super::{Answer, Converse, Line, Refused, Submission, Turn, TurnEvent};
+use super::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
+use crate::session::log::Line;
 
 /// What happens to the next message.
 pub(crate) enum Script {

@@ -8,7 +8,8 @@
 
 use jiff::Timestamp;
 
-use super::{Answer, Line, Refused, Turn, TurnEvent};
+use super::{Answer, Refused, Turn, TurnEvent};
+use crate::session::log::Line;
 use crate::session::wire::{Done, HistoryLine, ServerFrame};
 
 /// Turns the events of one turn into frames.

@@ -15,6 +15,8 @@ mod volatile;
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+use crate::session::log::Line;
+
 /// A message on its way in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Submission {
@@ -113,22 +115,6 @@ pub enum Refused {
     /// The message could not be stored, so it was not taken on.
     #[error("the message could not be stored: {0}")]
     NotStored(String),
-}
-
-/// One line of a conversation, for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// Number of its turn.
-    pub turn: u64,
-    /// True if the person said it.
-    pub from_person: bool,
-    /// What was said or shown.
-    pub text: String,
-    /// When, in milliseconds since 1970.
-    pub at_ms: i64,
-    /// How the turn ended, on the answer's line: `done`, `error`, `cancelled`, `interrupted`, or
-    /// `running`.
-    pub outcome: Option<&'static str>,
 }
 
 /// What the doors may ask of the agent.

@@ -22,12 +22,13 @@ use tokio_util::sync::CancellationToken;
 use super::relay::{Relay, relay};
 use super::turn;
 use super::volatile;
-use super::{Converse, Line, Refused, Submission, Turn};
+use super::{Converse, Refused, Submission, Turn};
 use crate::clock::WallClock;
 use crate::event::Events;
 use crate::limits;
 use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
+use crate::session::log::Line;
 use crate::session::{self, Sessions};
 use crate::store::StoreError;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::relay::{LastWords, Relay};
+use super::relay::LastWords;
 use super::service::{Pending, Settings, Shared};
 use super::words::{TurnError, for_person};
 use super::{Answer, TurnEvent};
@@ -93,7 +93,8 @@ async fn answer(
         tools: Vec::new(),
         events: shared.events.clone(),
     };
-    let ledger = Ledger { settings, past, turn: pending.turn, sent: &pending.sent };
+    let sent = std::mem::take(&mut pending.sent);
+    let ledger = Ledger { settings, past, turn: pending.turn, sent: &sent };
     let (out, mut progress) = mpsc::channel(PROGRESS_QUEUE);
     let chat = shared.provider.chat(&job, &ledger, &out);
     tokio::pin!(chat);
@@ -105,14 +106,14 @@ async fn answer(
                 return Ended::Failed(TurnError::Interrupted);
             }
             Some(piece) = progress.recv() => {
-                show(shared, &pending.session, pending.turn, &mut pending.relay, shown, piece).await;
+                show(shared, pending, shown, piece).await;
             }
             result = &mut chat => break result,
         }
     };
     // What was decoded before the end is still in the queue.
     while let Ok(piece) = progress.try_recv() {
-        show(shared, &pending.session, pending.turn, &mut pending.relay, shown, piece).await;
+        show(shared, pending, shown, piece).await;
     }
     match result {
         Ok(completed) => Ended::Answered(completed),
@@ -121,23 +122,16 @@ async fn answer(
 }
 
 /// Step 3 for one piece: stored first, then shown.
-async fn show(
-    shared: &Shared,
-    session: &str,
-    turn: u64,
-    relay: &mut Relay,
-    shown: &mut Shown,
-    piece: Progress,
-) {
+async fn show(shared: &Shared, pending: &mut Pending, shown: &mut Shown, piece: Progress) {
     match piece {
-        Progress::Waiting { about } => relay.waiting(whole_seconds(about)),
+        Progress::Waiting { about } => pending.relay.waiting(whole_seconds(about)),
         Progress::Text(text) => {
             // Resolves after `COMMIT_WAIT_MAX` at the latest, committed or not: the person does
             // not wait for a card that stalls.
-            shared.sessions.shown(session, turn, &text).await;
+            shared.sessions.shown(&pending.session, pending.turn, &text).await;
             shown.first_at.get_or_insert_with(Instant::now);
             shown.text.push_str(&text);
-            relay.text(&text);
+            pending.relay.text(&text);
         }
     }
 }

@@ -45,6 +45,7 @@ pub mod log;
 pub mod paths;
 mod reload;
 pub mod signals;
+mod starts;
 mod status;
 pub mod supervisor;
 pub mod systemd;

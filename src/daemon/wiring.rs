@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpListener;
@@ -15,23 +15,19 @@ use super::beat;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
 use super::paths::{Env, PathError, Paths};
-use super::reload::{self, Reload, settings};
+use super::reload::{self, settings};
 use super::signals::Signals;
+use super::starts;
 use super::status::{self, Sources};
 use super::supervisor::{Moment, Stopping, Supervisor};
-use super::systemd::{Manager, watchdog_from_env};
-use super::tasks;
-use crate::agent::Converse;
+use super::systemd::Manager;
 use crate::agent::service::{Agent, AgentTask};
 use crate::clock::{SystemClock, WallClock};
 use crate::config::env::ProcessEnv;
-use crate::config::secrets::Secret;
 use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
 use crate::event::Events;
-use crate::http::access::Access;
-use crate::http::server::{self, Service};
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
@@ -45,11 +41,11 @@ use crate::store::{self, Options, Store, StoreError, StoreTask};
 const SOUL_FILE: &str = "soul.md";
 
 /// How often the heart beats unless the watchdog wants it more often.
-const PULSE: Duration = Duration::from_secs(30);
+pub(super) const PULSE: Duration = Duration::from_secs(30);
 
 /// Why the daemon does not start. The text names the place and the fix.
 #[derive(Debug, thiserror::Error)]
-enum StartError {
+pub(super) enum StartError {
     #[error("{0}")]
     Config(#[from] config::ConfigError),
     #[error("{0}")]
@@ -82,28 +78,28 @@ pub struct Wish {
 }
 
 /// What stays the same for the whole life of the process.
-struct Ground {
-    wish: Wish,
-    loaded: Loaded,
-    paths: Paths,
-    level: Option<LogLevel>,
-    manager: Arc<Manager>,
-    started: Instant,
+pub(super) struct Ground {
+    pub(super) wish: Wish,
+    pub(super) loaded: Loaded,
+    pub(super) paths: Paths,
+    pub(super) level: Option<LogLevel>,
+    pub(super) manager: Arc<Manager>,
+    pub(super) started: Instant,
     /// Held, not read: the kernel frees it when the process ends, however it ends.
     _lock: InstanceLock,
 }
 
 /// The parts of the house.
-struct House {
-    provider: Arc<Provider>,
-    store: Store,
-    sessions: Sessions,
-    agent: Arc<Agent>,
-    identity: String,
-    events: Events,
-    publisher: Arc<Publisher>,
-    reader: Reader,
-    notices: Vec<String>,
+pub(super) struct House {
+    pub(super) provider: Arc<Provider>,
+    pub(super) store: Store,
+    pub(super) sessions: Sessions,
+    pub(super) agent: Arc<Agent>,
+    pub(super) identity: String,
+    pub(super) events: Events,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) reader: Reader,
+    pub(super) notices: Vec<String>,
 }
 
 /// Runs the daemon to its end and gives the exit code.
@@ -173,11 +169,11 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
         Signals::new().map_err(|source| StartError::System { what: "signal handlers", source })?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());
-    spawn_store(&supervisor, &house, store_task)?;
+    starts::store(&supervisor, &house, store_task)?;
     recover(&house.sessions).await;
-    spawn_work(&supervisor, &house, agent_task)?;
-    spawn_doors(&supervisor, &house, &ground, socket, listener)?;
-    spawn_keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
+    starts::work(&supervisor, &house, agent_task)?;
+    starts::doors(&supervisor, &house, &ground, socket, listener)?;
+    starts::keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
     announce(&ground, &house, address);
 
     let manager = Arc::clone(&ground.manager);
@@ -281,159 +277,6 @@ async fn recover(sessions: &Sessions) {
     }
 }
 
-/// Turns a task that can be started once into a factory for the supervisor: critical tasks are
-/// never started again.
-fn once<T>(value: T) -> impl FnMut() -> Option<T> {
-    let mut value = Some(value);
-    move || value.take()
-}
-
-fn spawn_store(supervisor: &Supervisor, house: &House, task: StoreTask) -> Result<(), StartError> {
-    let mut task = once(task);
-    let store = house.store.clone();
-    supervisor.spawn(tasks::STORE, move |mut cx| {
-        let (task, store) = (task(), store.clone());
-        async move {
-            let Some(task) = task else { return Err(StoreError::Closed) };
-            let prove = async {
-                loop {
-                    cx.progress.asked().await;
-                    // Out of the queue and through the database: a hung disk stops it.
-                    if store.last_turn(MAIN).await.is_ok() {
-                        cx.progress.tick();
-                    }
-                }
-            };
-            tokio::select! {
-                biased;
-                ended = task.run(cx.stop.clone()) => ended,
-                () = prove => Ok(()),
-            }
-        }
-    })?;
-    Ok(())
-}
-
-fn spawn_work(supervisor: &Supervisor, house: &House, task: AgentTask) -> Result<(), StartError> {
-    let mut task = once(task);
-    let agent = Arc::clone(&house.agent);
-    supervisor.spawn(tasks::AGENT, move |mut cx| {
-        let (task, agent) = (task(), Arc::clone(&agent));
-        async move {
-            let Some(task) = task else { return Err("cannot be started twice") };
-            let prove = async {
-                loop {
-                    cx.progress.asked().await;
-                    agent.ping().await;
-                    cx.progress.tick();
-                }
-            };
-            tokio::select! {
-                biased;
-                () = task.run(cx.stop.clone()) => Ok(()),
-                () = prove => Ok(()),
-            }
-        }
-    })?;
-    let provider = Arc::clone(&house.provider);
-    supervisor.spawn(tasks::RECOVERY, move |cx| {
-        let provider = Arc::clone(&provider);
-        async move {
-            provider.recover(cx.stop).await;
-            Ok::<_, std::convert::Infallible>(())
-        }
-    })?;
-    Ok(())
-}
-
-fn spawn_doors(
-    supervisor: &Supervisor,
-    house: &House,
-    ground: &Ground,
-    socket: Socket,
-    listener: Option<(TcpListener, SocketAddr)>,
-) -> Result<(), StartError> {
-    let (config, path) = (&ground.loaded.config, ground.paths.socket());
-    let converse: Arc<dyn Converse> = Arc::clone(&house.agent) as _;
-    if let Some((listener, address)) = listener {
-        let access = Access::new(
-            address,
-            &config.web_chat.allowed_hosts,
-            config.web_chat.auth_token.as_ref().map(Secret::expose),
-        )?;
-        let service = Arc::new(Service {
-            converse: Arc::clone(&converse),
-            snapshot: house.reader.clone(),
-            access,
-        });
-        let mut bound = once(listener);
-        supervisor.spawn(tasks::HTTP, move |cx| {
-            let (bound, service) = (bound(), Arc::clone(&service));
-            async move {
-                let listener = match bound {
-                    Some(listener) => listener,
-                    None => TcpListener::bind(address).await?,
-                };
-                server::serve(listener, service, cx.stop).await;
-                Ok::<_, std::io::Error>(())
-            }
-        })?;
-    }
-    let reader = house.reader.clone();
-    let mut bound = once(socket);
-    supervisor.spawn(tasks::TERMINAL, move |cx| {
-        let (bound, converse, reader) = (bound(), Arc::clone(&converse), reader.clone());
-        let path = path.clone();
-        async move {
-            let socket = match bound {
-                Some(socket) => socket,
-                None => Socket::bind(&path)?,
-            };
-            terminal::serve(socket, converse, reader, cx.stop).await;
-            Ok::<_, terminal::BindError>(())
-        }
-    })?;
-    Ok(())
-}
-
-fn spawn_keepers(
-    supervisor: &Supervisor,
-    ground: &Ground,
-    house: &House,
-    asked: Arc<Notify>,
-) -> Result<(), StartError> {
-    let sources = house.sources(&ground.loaded.config, ground.started);
-    let publisher = Arc::clone(&house.publisher);
-    supervisor.spawn(tasks::STATUS, move |cx| {
-        let (sources, publisher) = (sources.clone(), Arc::clone(&publisher));
-        async move {
-            status::run(sources, publisher, cx.stop).await;
-            Ok::<_, std::convert::Infallible>(())
-        }
-    })?;
-    let reload = Reload {
-        flag: ground.wish.config.clone(),
-        loaded: Arc::new(Mutex::new(ground.loaded.clone())),
-        agent: Arc::clone(&house.agent),
-        identity: house.identity.clone(),
-        level: ground.level.clone(),
-        manager: Arc::clone(&ground.manager),
-        events: house.events.clone(),
-        asked,
-    };
-    supervisor.spawn(tasks::RELOAD, move |cx| {
-        let reload = reload.clone();
-        async move {
-            reload::run(reload, cx.stop).await;
-            Ok::<_, std::convert::Infallible>(())
-        }
-    })?;
-    let manager = Arc::clone(&ground.manager);
-    let watchdog = watchdog_from_env();
-    beat::start(&supervisor.spawner(), PULSE, watchdog, manager, house.reader.clone())?;
-    Ok(())
-}
-
 /// Tells everybody that the daemon serves.
 fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
     for notice in &house.notices {
@@ -453,7 +296,8 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
 }
 
 impl House {
-    fn sources(&self, config: &Config, started: Instant) -> Sources {
+    /// What the snapshot is made of.
+    pub(super) fn sources(&self, config: &Config, started: Instant) -> Sources {
         Sources {
             designation: config.system.individual_designation.clone(),
             started,

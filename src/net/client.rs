@@ -18,7 +18,7 @@ use futures_util::future::BoxFuture;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, ClientBuilder, Url};
 
-use super::{Http, HttpError, HttpRequest, HttpResponse, Method};
+use super::{Http, HttpError, HttpRequest, HttpResponse, Method, shown};
 
 /// Clients kept, one for each bound on connecting. The configuration knows a handful of bounds; a
 /// caller with more pays for building the client each time.
@@ -148,7 +148,7 @@ fn with_tls(builder: ClientBuilder, _tls: bool) -> Result<ClientBuilder, HttpErr
 /// The URL to send to. `localhost` becomes 127.0.0.1: hailo-ollama listens on IPv4 only, Ollama
 /// refuses other names in `Host`, and a resolver may put ::1 first or need the network.
 fn target(url: &str) -> Result<Url, HttpError> {
-    let unsendable = |why: &str| HttpError::Unsendable(format!("{why} in {url:?}"));
+    let unsendable = |why: &str| HttpError::Unsendable(format!("{why} in {:?}", shown(url)));
     let mut parsed = Url::parse(url).map_err(|error| unsendable(&error.to_string()))?;
     match parsed.scheme() {
         "http" => {}

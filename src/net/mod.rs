@@ -39,6 +39,16 @@ pub struct HttpRequest {
     pub connect_timeout: Duration,
 }
 
+/// A URL as it may be shown and logged: without a name and password before its host.
+#[must_use]
+pub fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    if scheme.is_empty() { format!("{host}{path}") } else { format!("{scheme}://{host}{path}") }
+}
+
 /// The response's head, and its body as it arrives.
 pub struct HttpResponse {
     /// Status code.
@@ -82,4 +92,22 @@ pub trait Http: Send + Sync {
     /// # Cancel safety
     /// Dropping the future closes the connection.
     fn send(&self, request: HttpRequest) -> BoxFuture<'_, Result<HttpResponse, HttpError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_url_is_shown_without_its_credentials() {
+        let table = [
+            ("http://127.0.0.1:8000", "http://127.0.0.1:8000"),
+            ("https://me:secret@host/v1", "https://host/v1"),
+            ("https://me:se@cret@host?x=a@b", "https://host?x=a@b"),
+            ("me:secret@host", "host"),
+            ("http://host/a@b", "http://host/a@b"),
+            ("", ""),
+        ];
+        for (url, want) in table {
+            assert_eq!(super::shown(url), want);
+        }
+    }
 }

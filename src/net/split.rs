@@ -296,7 +296,9 @@ mod tests {
         }
 
         #[test]
-        fn lines_survive_a_round_trip(text in prop::collection::vec("[^\r\n\\s][^\r\n]{0,20}", 0..8)) {
+        fn lines_survive_a_round_trip(
+            text in prop::collection::vec("[^\r\n\\s][^\r\n]{0,20}", 0..8),
+        ) {
             let mut bytes = Vec::new();
             for line in &text {
                 bytes.extend_from_slice(line.as_bytes());

@@ -13,7 +13,8 @@ use futures_util::StreamExt;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::backend::{Backend, ChatDelta, ChatRequest, ChatStream, Done, DoneReason};
+use super::answer::Answer;
+use super::backend::{Backend, ChatDelta, ChatRequest, ChatStream, Done};
 use super::breaker::{Outcome, Rejected};
 use super::cache::Reuse;
 use super::engine::Engine;
@@ -21,8 +22,7 @@ use super::fault::{Class, Fault, Next, Phase, judge};
 use super::gate::Permit;
 use super::lease::{Ask, Slot};
 use super::prompt::{Fitted, Prompt, Share, fits};
-use super::visible::Visible;
-use super::{Completed, Job, Progress};
+use super::{Completed, Job, Progress, ToolCall};
 use crate::event::{Event, Events};
 use crate::limits;
 
@@ -73,15 +73,6 @@ struct InFlight {
     sent: bool,
     head_seen: bool,
     complete: bool,
-}
-
-/// One answer as it arrives.
-struct Answer {
-    visible: Visible,
-    raw: String,
-    shown: String,
-    first_token: Option<Instant>,
-    tool_calls: Vec<super::ToolCall>,
 }
 
 /// Tries the job once.
@@ -215,7 +206,7 @@ async fn send(
     match result {
         Ok((done, answer)) => {
             sending.in_flight.complete = true;
-            engine.cache().finished(&answer.raw);
+            engine.cache().finished(answer.raw());
             let fresh = matches!(reuse, Reuse::Shares { .. })
                 && fresh_tokens == sending.request.prompt_tokens;
             check_count(engine, &job.events, &sending.request, fresh, done);
@@ -269,15 +260,15 @@ async fn relay(
                 in_flight.head_seen = true;
                 answer.take(&text)
             }
-            Some(Ok(ChatDelta::Thinking(_))) => answer.visible.thought().map(|()| String::new()),
+            Some(Ok(ChatDelta::Thinking(_))) => answer.thought().map(|()| String::new()),
             Some(Ok(ChatDelta::ToolCall { id, name, arguments })) => {
-                answer.tool_calls.push(super::ToolCall { id, name, arguments });
+                answer.call(ToolCall { id, name, arguments });
                 Ok(String::new())
             }
             Some(Ok(ChatDelta::Done(done))) => {
                 let rest = answer.finish();
                 answer.show(rest, out).await;
-                return if answer.was_shown() || !answer.tool_calls.is_empty() {
+                return if answer.says_something() {
                     Ok(done)
                 } else {
                     let detail = "the answer was complete and had no words";
@@ -366,69 +357,6 @@ fn check_count(engine: &Engine, events: &Events, request: &ChatRequest, fresh: b
             counted,
             expected,
         });
-    }
-}
-
-impl Answer {
-    fn new(mode: super::think::ThinkMode, num_predict: u32) -> Self {
-        Self {
-            visible: Visible::new(mode, num_predict),
-            raw: String::new(),
-            shown: String::new(),
-            first_token: None,
-            tool_calls: Vec::new(),
-        }
-    }
-
-    fn was_shown(&self) -> bool {
-        !self.shown.is_empty()
-    }
-
-    fn take(&mut self, text: &str) -> Result<String, Fault> {
-        self.first_token.get_or_insert_with(Instant::now);
-        self.raw.push_str(text);
-        if self.raw.len() > limits::ANSWER_BYTES_MAX {
-            let detail = format!("the answer exceeds {} bytes", limits::ANSWER_BYTES_MAX);
-            return Err(Fault::new(Class::BadOutput, Phase::Stream, detail));
-        }
-        self.visible.push(text)
-    }
-
-    fn finish(&mut self) -> String {
-        self.visible.finish()
-    }
-
-    /// Shows text, if there is any. White space alone is held back until words follow: an answer
-    /// does not begin with an empty line.
-    async fn show(&mut self, text: String, out: &mpsc::Sender<Progress>) {
-        let text = if self.shown.is_empty() { text.trim_start().to_owned() } else { text };
-        if text.is_empty() {
-            return;
-        }
-        self.shown.push_str(&text);
-        // A receiver that is gone means that the caller drops this future next.
-        let _ = out.send(Progress::Text(text)).await;
-    }
-
-    fn complete(
-        self,
-        engine: &Engine,
-        done: Done,
-        clipped: Option<String>,
-        sent_at: Instant,
-    ) -> Completed {
-        Completed {
-            shown: self.shown,
-            raw: self.raw,
-            tool_calls: self.tool_calls,
-            backend: engine.backend.name().to_owned(),
-            model: engine.backend.model(),
-            cut: done.reason == DoneReason::Length,
-            clipped,
-            tokens: done.tokens,
-            prompt_tokens: done.prompt_tokens,
-            first_token: self.first_token.map(|at| at.saturating_duration_since(sent_at)),
-        }
     }
 }
 

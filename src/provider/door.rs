@@ -15,7 +15,7 @@ use super::backend::ChatRequest;
 use super::fault::{Class, Fault, Phase};
 use super::parse::{Dialect, detail, error_line, parse_json, refusal, stated_error};
 use crate::limits::SERVER_BODY_BYTES_MAX;
-use crate::net::{Http, HttpBody, HttpError, HttpRequest, HttpResponse, Method};
+use crate::net::{Http, HttpBody, HttpError, HttpRequest, HttpResponse, Method, shown};
 
 /// How to reach a server. Cheap to clone; prints without its credentials.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct Reply {
 
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Door").field("base", &self.base).finish_non_exhaustive()
+        f.debug_struct("Door").field("base", &shown(&self.base)).finish_non_exhaustive()
     }
 }
 
@@ -126,6 +126,30 @@ impl Door {
         reply.json(self.dialect)
     }
 
+    /// A load or unload: one JSON object, or a stream of them from a proxy that generates instead.
+    pub(crate) async fn command<B: Serialize>(
+        &self,
+        path: &str,
+        body: &B,
+        limit: Duration,
+    ) -> Result<(), Fault> {
+        let reply = self.fetch(Method::Post, path, Some(json(body)?), limit).await?;
+        let (status, text) = (reply.status, reply.text.as_str());
+        let parts: Vec<&str> = if (200..300).contains(&status) && parse_json(text).is_err() {
+            text.lines().filter(|line| !line.trim().is_empty()).collect()
+        } else {
+            vec![text]
+        };
+        if parts.is_empty() {
+            let text = format!("{path} answered {status} with nothing");
+            return Err(Fault::new(Class::ServerError, Phase::Head, text));
+        }
+        for part in parts {
+            read_json(self.dialect, status, reply.retry_after, part)?;
+        }
+        Ok(())
+    }
+
     /// The models of a server that speaks Ollama's dialect.
     pub(crate) async fn tags(&self, limit: Duration) -> Result<Vec<Tag>, Fault> {
         let value = self.fetch_json(Method::Get, "/api/tags", None, limit).await?;
@@ -139,7 +163,7 @@ impl Door {
         match models {
             Some(models) => Ok(models.iter().filter_map(tag).collect()),
             None => {
-                let text = format!("{} does not list models", self.base);
+                let text = format!("{} does not list models", shown(&self.base));
                 Err(Fault::new(Class::ServerError, Phase::Head, text))
             }
         }
@@ -151,13 +175,13 @@ impl Door {
             [] => "no model at all".to_owned(),
             names => names.join(", "),
         };
-        let text = format!("{} has no {model}; it offers {offers}", self.base);
+        let text = format!("{} has no {model}; it offers {offers}", shown(&self.base));
         Fault::new(Class::ModelMissing, Phase::Head, detail(&text))
     }
 
     /// The fault of another program answering at this address.
     pub(crate) fn foreign(&self, wanted: &str, found: &str) -> Fault {
-        let text = format!("{} answers as {found}, not as {wanted}", self.base);
+        let text = format!("{} answers as {found}, not as {wanted}", shown(&self.base));
         Fault::new(Class::ServerError, Phase::Head, detail(&text))
     }
 }
@@ -169,18 +193,26 @@ impl Reply {
     }
 
     pub(crate) fn json(&self, dialect: Dialect) -> Result<Value, Fault> {
-        let parsed = parse_json(&self.text);
-        if !(200..300).contains(&self.status) {
-            return Err(refusal(dialect, self.status, self.retry_after, &self.text));
-        }
-        let value = parsed.map_err(|error| {
-            let text = format!("not JSON ({error}): {}", self.text);
-            Fault::new(Class::ServerError, Phase::Head, detail(&text))
-        })?;
-        match stated_error(&value) {
-            Some(error) => Err(error_line(dialect, &error, Phase::Head)),
-            None => Ok(value),
-        }
+        read_json(dialect, self.status, self.retry_after, &self.text)
+    }
+}
+
+fn read_json(
+    dialect: Dialect,
+    status: u16,
+    retry_after: Option<Duration>,
+    text: &str,
+) -> Result<Value, Fault> {
+    if !(200..300).contains(&status) {
+        return Err(refusal(dialect, status, retry_after, text));
+    }
+    let value = parse_json(text).map_err(|error| {
+        let text = format!("not JSON ({error}): {text}");
+        Fault::new(Class::ServerError, Phase::Head, detail(&text))
+    })?;
+    match stated_error(&value) {
+        Some(error) => Err(error_line(dialect, &error, Phase::Head)),
+        None => Ok(value),
     }
 }
 

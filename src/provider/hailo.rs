@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 use super::aliases::{aliases, pick, published};
 use super::backend::{Backend, Capacity, ChatRequest, ChatStream, Message, Presence, Sampling};
-use super::door::{Door, Resolved, Tag, check, json};
+use super::door::{Door, Resolved, Tag, check};
 use super::fault::{Class, Fault, Phase};
 use super::learned::{Learned, Seed};
 use super::parse::Dialect;
@@ -216,11 +216,10 @@ impl Hailo {
     /// A load's answer is not proof: after a failed one the server says "load" and does nothing.
     async fn set_loaded(&self, keep_alive: i64) -> Result<(), Fault> {
         let model = self.resolve().await?;
-        let body = json(&LoadBody { model: &model, keep_alive })?;
+        let body = LoadBody { model: &model, keep_alive };
         let limit = self.config.timeouts.head_cold;
         let began = Instant::now();
-        let outcome =
-            self.door.fetch_json(Method::Post, "/api/chat", Some(body), limit).await.map(|_| ());
+        let outcome = self.door.command("/api/chat", &body, limit).await;
         match &outcome {
             Ok(()) if keep_alive != 0 => {
                 self.learned.load_took(began.elapsed());

@@ -28,6 +28,7 @@ pub mod sanitise;
 pub mod think;
 
 mod aliases;
+mod answer;
 mod attempt;
 mod door;
 mod ndjson;

@@ -233,12 +233,14 @@ impl Ollama {
         let loaded = self.learned.is_loaded(Instant::now());
         let base = if loaded { timeouts.head_loaded } else { timeouts.head_cold };
         let prefill = request.prompt_tokens / timeouts.prefill_tokens_per_s.max(1);
+        let prefill = Duration::from_secs(prefill.into());
         let rate =
             (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
         let decoding = Duration::from_secs_f64(f64::from(request.num_predict) / rate);
         Limits {
-            head: base + Duration::from_secs(prefill.into()),
-            first_token: timeouts.first_token,
+            head: base + prefill,
+            // A proxy in front of Ollama may send the head at once.
+            first_token: timeouts.first_token + prefill,
             between_tokens: timeouts.between_tokens,
             whole: timeouts.whole_extra + decoding,
             gives_up: None,
@@ -272,11 +274,10 @@ impl Ollama {
     async fn set_loaded(&self, keep_alive: i64) -> Result<(), Fault> {
         let model = self.resolve().await?;
         let options = self.options(None, Sampling::default());
-        let body = to_json(&LoadBody { model: &model, messages: [], keep_alive, options })?;
+        let body = LoadBody { model: &model, messages: [], keep_alive, options };
         let limit = self.config.timeouts.head_cold;
         let began = Instant::now();
-        let outcome =
-            self.door.fetch_json(Method::Post, "/api/chat", Some(body), limit).await.map(|_| ());
+        let outcome = self.door.command("/api/chat", &body, limit).await;
         match &outcome {
             Ok(()) if keep_alive != 0 => {
                 self.learned.load_took(began.elapsed());

@@ -332,10 +332,10 @@ impl Answer {
     /// Learns from a fault on its way out.
     fn note(&self, mut fault: Fault) -> Fault {
         let learned = &self.plan.learned;
+        if fault.class == Class::PrefillTimeout {
+            fault.class = learned.prefill_timed_out(self.plan.prompt_tokens);
+        }
         match fault.class {
-            Class::PrefillTimeout => {
-                fault.class = learned.prefill_timed_out(self.plan.prompt_tokens);
-            }
             Class::ModelMissing => {
                 self.plan.resolved.set(None);
                 learned.unloaded();

@@ -269,7 +269,8 @@ mod tests {
         #[test]
         fn any_division_gives_the_same_text(
             parts in prop::collection::vec(prop::sample::select(vec![
-                "<think>", "</think>", "<THINK", ">", "<", "/", "</thought ", "thi", "nk", "é", " ", "\n", "word",
+                "<think>", "</think>", "<THINK", ">", "<", "/", "</thought ", "thi",
+                "nk", "é", " ", "\n", "word",
             ]), 0..20),
             cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..8),
             inside in any::<bool>(),

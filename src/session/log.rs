@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::Line;
 use crate::store::{EventRow, KIND_END, NewEvent};
 
 /// The person's message.
@@ -32,7 +31,7 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The word in the log, on the wire and in `agent::Line`.
+    /// The word in the log, on the wire and in `session::log::Line`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -42,6 +41,22 @@ impl Outcome {
             Self::Interrupted => "interrupted",
         }
     }
+}
+
+/// One line of a conversation, for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Number of its turn.
+    pub turn: u64,
+    /// True if the person said it.
+    pub from_person: bool,
+    /// What was said or shown.
+    pub text: String,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// How the turn ended, on the answer's line: `done`, `error`, `cancelled`, `interrupted`, or
+    /// `running`.
+    pub outcome: Option<&'static str>,
 }
 
 /// Body of the event that opens a turn.

@@ -21,11 +21,10 @@ pub mod wire;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::agent::Line;
 use crate::clock::WallClock;
 use crate::limits;
 use crate::store::{OpenTurn, SessionRow, Store, StoreError, Stored, Write};
-use log::{Assistant, End, Logged, Outcome, User};
+use log::{Assistant, End, Line, Logged, Outcome, User};
 use recent::{Recent, Running};
 use window::PastTurn;
 

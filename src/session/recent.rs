@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::log::Logged;
 use super::window::{self, PastTurn};
-use crate::agent::Line;
 use crate::limits;
+use crate::session::log::Line;
 
 /// A turn that has begun and not ended.
 #[derive(Debug, Default)]

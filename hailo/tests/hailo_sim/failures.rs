@@ -13,7 +13,10 @@ use hailo::{
 };
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::client::{
+    Answer, Call, Ending, ask, body, chat, fault, get, hello, loads, post, qwen, sim, until,
+    wait_of, with, words,
+};
 
 fn refused(running: &Running) -> bool {
     TcpStream::connect(running.addr())

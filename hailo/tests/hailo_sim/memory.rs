@@ -10,7 +10,9 @@ use hailo::{
 };
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::client::{
+    Ending, ask, body, fault, loads, post, prefills, qwen, sim, until, wait_for, wait_of, words,
+};
 
 /// A conversation that a client carries on.
 struct Talk {

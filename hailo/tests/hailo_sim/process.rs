@@ -16,7 +16,9 @@ use hailo::{
     },
 };
 
-use crate::client::*;
+use crate::client::{
+    Call, Ending, LIMIT, ask, chat, fault, hello, sim, until, wait_for, wait_of, with,
+};
 
 /// The child, killed when a test fails before it ended.
 struct Program {

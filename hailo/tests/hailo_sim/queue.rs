@@ -9,7 +9,7 @@ use hailo::{
 };
 use serde_json::json;
 
-use crate::client::*;
+use crate::client::{Call, ask, chat, fault, get, hello, post, qwen, sim, until, wait_of};
 
 fn is_generated(event: &Event) -> bool {
     matches!(event, Event::Generated { .. })

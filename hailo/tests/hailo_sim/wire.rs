@@ -10,7 +10,10 @@ use hailo::{
 };
 use serde_json::{Value, json};
 
-use crate::client::*;
+use crate::client::{
+    Call, Ending, ask, body, chat, fault, get, hello, loads, post, prefills, qwen, sim, wait_of,
+    with, words,
+};
 
 #[test]
 fn h06_the_head_leaves_before_prefill() {

@@ -4,8 +4,9 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::agent::fake::{self, Script};
-use crate::agent::{Line, Refused, TurnEvent};
+use crate::agent::{Refused, TurnEvent};
 use crate::cli::exchange::tests::{DEADLINE, House};
+use crate::session::log::Line;
 
 const PLAIN: Look = Look { moves: false, styled: false };
 

@@ -6,7 +6,8 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
-use crate::agent::{Line, Refused, TurnEvent};
+use crate::agent::{Refused, TurnEvent};
+use crate::session::log::Line;
 use crate::snapshot::{self, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.

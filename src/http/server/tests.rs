@@ -7,8 +7,9 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
-use crate::agent::{Line, Refused, TurnEvent};
+use crate::agent::{Refused, TurnEvent};
 use crate::http::access::Access;
+use crate::session::log::Line;
 use crate::snapshot::{self, Publisher, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.

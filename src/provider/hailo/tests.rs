@@ -5,8 +5,12 @@ use crate::net::peer::{Peer, Step, answer as reply, chunk, end, head, nowhere};
 use crate::provider::backend::{ChatDelta, Done, DoneReason, Role, ToolSpec};
 use crate::provider::rig::{LATE, SOON, chat, http, keys, message, request};
 
-const TAGS: &str = r#"{"models":[{"name":"qwen2:1.5b","model":"qwen2:1.5b","details":{"format":"hef"}},{"name":"qwen2.5:1.5b","details":{"format":"hef"}}]}"#;
-const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"eval_count\":2}\r\n";
+const TAGS: &str = r#"{"models":[
+    {"name":"qwen2:1.5b","model":"qwen2:1.5b","details":{"format":"hef"}},
+    {"name":"qwen2.5:1.5b","details":{"format":"hef"}}
+]}"#;
+const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\
+                    \"done_reason\":\"stop\",\"eval_count\":2}\r\n";
 
 fn backend(url: &str) -> Hailo {
     let timeouts = HailoTimeouts {
@@ -34,7 +38,8 @@ fn begun() -> Step {
 
 fn page(cause: &str) -> Vec<Step> {
     let body = format!(
-        "server=oatpp/1.4.0\ncode=500\ndescription=Internal Server Error\nstacktrace:\n  - {cause}\n"
+        "server=oatpp/1.4.0\ncode=500\ndescription=Internal Server Error\nstacktrace:\n  \
+         - {cause}\n"
     );
     reply("500 Internal Server Error", "text/plain", &body)
 }

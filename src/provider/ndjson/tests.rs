@@ -3,28 +3,10 @@ use proptest::prelude::*;
 use super::*;
 
 /// As hailo-ollama 5.1.1 sends it: CR LF, escapes, nine digits of time, few figures.
-const HAILO: &str = concat!(
-    r#"{"model":"qwen2:1.5b","created_at":"2026-01-15T10:00:00.123456789Z","message":{"role":"assistant","content":"Sure"},"done":false}"#,
-    "\r\n",
-    r#"{"model":"qwen2:1.5b","created_at":"2026-01-15T10:00:00.223456789Z","message":{"role":"assistant","content":""},"done":false}"#,
-    "\r\n",
-    r#"{"model":"qwen2:1.5b","created_at":"2026-01-15T10:00:00.323456789Z","message":{"role":"assistant","content":" \ud83e\udd9e \u5929\u6c14 a\/b\n"},"done":false}"#,
-    "\r\n",
-    r#"{"model":"qwen2:1.5b","created_at":"2026-01-15T10:00:01.123456789Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":4312345678,"eval_count":27}"#,
-    "\r\n",
-);
+const HAILO: &str = include_str!("hailo.ndjson");
 
 /// As Ollama sends it: LF, raw UTF-8, thinking, a native call, all figures.
-const OLLAMA: &str = concat!(
-    r#"{"model":"qwen3:1.7b","created_at":"2026-08-21T10:00:00Z","message":{"role":"assistant","content":"","thinking":"hm"},"done":false}"#,
-    "\n",
-    r#"{"model":"qwen3:1.7b","created_at":"2026-08-21T10:00:00Z","message":{"role":"assistant","content":"天气 🦞"},"done":false}"#,
-    "\n",
-    r#"{"model":"qwen3:1.7b","created_at":"2026-08-21T10:00:00Z","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"light","arguments":{"on":true}}}]},"done":false}"#,
-    "\n",
-    r#"{"model":"qwen3:1.7b","created_at":"2026-08-21T10:00:01Z","message":{"role":"assistant","content":"!"},"done":true,"done_reason":"length","total_duration":1,"load_duration":1,"prompt_eval_count":26,"prompt_eval_duration":1,"eval_count":12,"eval_duration":1}"#,
-    "\n",
-);
+const OLLAMA: &str = include_str!("ollama.ndjson");
 
 fn decode(dialect: Dialect, pieces: &[&[u8]]) -> (Vec<ChatDelta>, Option<Fault>) {
     let mut decoder = Ndjson::new(dialect);
@@ -114,7 +96,11 @@ fn errors_and_garbage_are_faults_after_what_came_before() {
 
 #[test]
 fn tool_calls_keep_their_id_and_end_with_their_own_reason() {
-    let stream = r#"{"message":{"tool_calls":[{"id":"x","function":{"name":"a","arguments":"{}"}},{"function":{"name":"b"}},{"function":{}}]},"done":true,"done_reason":"stop"}"#;
+    let calls = r#"{"id":"x","function":{"name":"a","arguments":"{}"}},
+        {"function":{"name":"b"}},{"function":{}}"#
+        .replace('\n', "");
+    let stream =
+        format!(r#"{{"message":{{"tool_calls":[{calls}]}},"done":true,"done_reason":"stop"}}"#);
     let call = |id: &str, name: &str| ChatDelta::ToolCall {
         id: id.into(),
         name: name.into(),
@@ -126,7 +112,9 @@ fn tool_calls_keep_their_id_and_end_with_their_own_reason() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic_and_nothing_follows_done(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn no_bytes_panic_and_nothing_follows_done(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
         let mut stream = OLLAMA.as_bytes().to_vec();
         stream.extend(&bytes);
         let (out, fault) = decode(Dialect::Ollama, &[&stream]);

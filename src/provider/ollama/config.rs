@@ -36,7 +36,8 @@ pub struct OllamaTimeouts {
     pub head_cold: Duration,
     /// Slowest prefill allowed for, in tokens a second.
     pub prefill_tokens_per_s: u32,
-    /// From the head to the first token, which normally come together.
+    /// From the head to the first token, beyond the time for prefill. Ollama sends both together;
+    /// a proxy in front of it may not.
     pub first_token: Duration,
     /// From token to token.
     pub between_tokens: Duration,
@@ -67,7 +68,7 @@ impl Default for OllamaConfig {
 impl std::fmt::Debug for OllamaConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OllamaConfig")
-            .field("url", &self.url)
+            .field("url", &crate::net::shown(&self.url))
             .field("model", &self.model)
             .field("context_tokens", &self.context_tokens)
             .field("keep_alive_s", &self.keep_alive_s)

@@ -7,8 +7,12 @@ use crate::provider::backend::{ChatDelta, Done, DoneReason};
 use crate::provider::fault::Phase;
 use crate::provider::rig::{LATE, chat, http, keys, request};
 
-const TAGS: &str = r#"{"models":[{"name":"qwen3:1.7b","digest":"x"},{"name":"tiny:latest","details":{"format":"gguf"}}]}"#;
-const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\"done_reason\":\"stop\",\"prompt_eval_count\":26,\"eval_count\":2}\n";
+const TAGS: &str = r#"{"models":[
+    {"name":"qwen3:1.7b","digest":"x"},
+    {"name":"tiny:latest","details":{"format":"gguf"}}
+]}"#;
+const DONE: &str = "{\"message\":{\"role\":\"assistant\",\"content\":\"\"},\"done\":true,\
+                    \"done_reason\":\"stop\",\"prompt_eval_count\":26,\"eval_count\":2}\n";
 
 fn config(url: &str) -> OllamaConfig {
     let timeouts =
@@ -231,9 +235,33 @@ async fn unload_sends_an_empty_list_and_no_keep_alive() {
     assert_eq!(body["messages"], json!([]));
 }
 
+#[tokio::test]
+async fn a_load_is_read_whether_it_comes_as_one_object_or_as_a_stream() {
+    let line = r#"{"message":{"content":"A"},"done":false}"#;
+    let pretty = "{\n \"done\": true\n}";
+    let table = [
+        (r#"{"done":true,"done_reason":"load"}"#.to_owned(), Ok(())),
+        (pretty.to_owned(), Ok(())),
+        (format!("{line}\n{{\"done\":true}}\n"), Ok(())),
+        (format!("{line}\n{{\"error\":\"model 'x' not found\"}}\n"), Err(Class::ModelMissing)),
+        (r#"{"error":"out of memory"}"#.to_owned(), Err(Class::ServerError)),
+        ("<html>\n</html>".to_owned(), Err(Class::ServerError)),
+        (String::new(), Err(Class::ServerError)),
+    ];
+    for (body, want) in table {
+        let peer = Peer::play(vec![tags(), json_reply(&body)]).await;
+        let ollama = backend(&peer.url);
+        assert_eq!(ollama.load().await.map_err(|fault| fault.class), want, "{body}");
+        assert_eq!(ollama.learned.is_loaded(Instant::now()), want.is_ok());
+    }
+}
+
 #[test]
 fn neither_configuration_nor_backend_prints_the_key() {
-    let config = OllamaConfig { api_key: Some("sk-secret".into()), ..config("http://127.0.0.1:1") };
+    let config = OllamaConfig {
+        api_key: Some("sk-secret".into()),
+        ..config("http://me:secret@127.0.0.1:1")
+    };
     let printed = format!("{config:?} {:?}", Ollama::new(http(), config.clone()));
-    assert!(!printed.contains("sk-secret"), "{printed}");
+    assert!(!printed.contains("secret"), "{printed}");
 }

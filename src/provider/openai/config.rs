@@ -57,7 +57,7 @@ impl Default for OpenAiConfig {
 impl std::fmt::Debug for OpenAiConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OpenAiConfig")
-            .field("url", &self.url)
+            .field("url", &crate::net::shown(&self.url))
             .field("model", &self.model)
             .field("context_tokens", &self.context_tokens)
             .field("timeouts", &self.timeouts)

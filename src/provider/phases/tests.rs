@@ -135,7 +135,7 @@ async fn ollama_gets_time_for_prefill_before_its_head() {
     assert_eq!(ask(&ollama, big.clone()).await, (None, 109), "loaded: 10 s and 3000 / 30 s");
     assert_eq!(ask(&ollama, big).await, (Some((Class::Wedged, Phase::Head)), 110));
     for (script, want) in [
-        (vec![Then::Hang], (Some((Class::Wedged, Phase::FirstToken)), 5)),
+        (vec![Then::Hang], (Some((Class::Wedged, Phase::FirstToken)), 15)),
         (vec![Then::End(0)], (Some((Class::Truncated, Phase::FirstToken)), 0)),
         (vec![Then::Send(0, TOKEN), Then::Hang], (Some((Class::Truncated, Phase::Stream)), 10)),
     ] {

@@ -3,25 +3,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// Text, thinking, two interleaved calls, usage, both kinds of line ends, a comment.
-const STREAM: &str = concat!(
-    ": hello\n\n",
-    r#"data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":null}}]}"#,
-    "\n\n",
-    r#"data: {"choices":[{"index":0,"delta":{"reasoning_content":"hm"}}]}"#,
-    "\r\n\r\n",
-    r#"data: {"choices":[{"index":0,"delta":{"content":"天气 \ud83e\udd9e"},"finish_reason":null}],"usage":null}"#,
-    "\n\n",
-    r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"light","arguments":""}}]}}]}"#,
-    "\n\n",
-    r#"data: {"choices":[{"delta":{"tool_calls":[{"index":1,"function":{"name":"fan","arguments":"{"}},{"index":0,"function":{"arguments":"{\"on\":"}}]}}]}"#,
-    "\n\n",
-    r#"data: {"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"true}"}},{"index":1,"function":{"arguments":"}"}}]}}]}"#,
-    "\n\n",
-    r#"data: {"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#,
-    "\n\n",
-    r#"data: {"choices":[],"usage":{"prompt_tokens":26,"completion_tokens":12,"total_tokens":38}}"#,
-    "\n\ndata: [DONE]\n\n",
-);
+const STREAM: &str = include_str!("completion.sse");
 
 fn decode(pieces: &[&[u8]]) -> (Vec<ChatDelta>, Option<Fault>) {
     let mut decoder = Completion::default();
@@ -78,7 +60,8 @@ fn reasons_are_mapped() {
         assert_eq!(decode(&[stream.as_bytes()]), (vec![done(want)], None), "{reason}");
     }
     // A call under "stop", as half of the servers send it.
-    let stream = r#"data: {"choices":[{"delta":{"tool_calls":[{"function":{"name":"a"}}]},"finish_reason":"stop"}]}"#;
+    let delta = r#"{"tool_calls":[{"function":{"name":"a"}}]}"#;
+    let stream = format!(r#"data: {{"choices":[{{"delta":{delta},"finish_reason":"stop"}}]}}"#);
     let want = vec![call("call_1", "a", "{}"), done(DoneReason::ToolCalls)];
     assert_eq!(decode(&[stream.as_bytes()]), (want, None));
 }
@@ -114,7 +97,9 @@ fn errors_garbage_and_calls_without_end_are_faults() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic_and_nothing_follows_done(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn no_bytes_panic_and_nothing_follows_done(
+        bytes in prop::collection::vec(any::<u8>(), 0..300),
+    ) {
         let mut stream = STREAM.as_bytes().to_vec();
         stream.extend(&bytes);
         let (out, fault) = decode(&[&stream]);

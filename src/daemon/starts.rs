@@ -1,0 +1,191 @@
+//! Starts the tasks of the table, each with what it owns.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::net::TcpListener;
+use tokio::sync::Notify;
+
+use super::beat;
+use super::reload::{self, Reload};
+use super::status;
+use super::supervisor::Supervisor;
+use super::systemd::watchdog_from_env;
+use super::tasks;
+use super::wiring::{Ground, House, PULSE, StartError};
+use crate::agent::Converse;
+use crate::agent::service::AgentTask;
+use crate::config::secrets::Secret;
+use crate::connector::terminal::{self, Socket};
+use crate::http::access::Access;
+use crate::http::server::{self, Service};
+use crate::session::MAIN;
+use crate::store::StoreTask;
+
+/// Gives a listener that was bound before the start to the task's first run; a later run binds
+/// its own.
+fn once<T>(value: T) -> impl FnMut() -> Option<T> {
+    let mut value = Some(value);
+    move || value.take()
+}
+
+/// The database writer; it comes first, because closing interrupted turns needs it.
+///
+/// # Errors
+/// `Stopping` during a drain.
+pub(super) fn store(
+    supervisor: &Supervisor,
+    house: &House,
+    task: StoreTask,
+) -> Result<(), StartError> {
+    let store = house.store.clone();
+    supervisor.spawner().spawn_once(tasks::STORE, move |mut cx| async move {
+        let prove = async {
+            loop {
+                cx.progress.asked().await;
+                // Out of the queue and through the database: a hung disk stops it.
+                if store.last_turn(MAIN).await.is_ok() {
+                    cx.progress.tick();
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            ended = task.run(cx.stop.clone()) => ended,
+            () = prove => Ok(()),
+        }
+    })?;
+    Ok(())
+}
+
+/// The agent, and the recovery of backends.
+///
+/// # Errors
+/// `Stopping` during a drain.
+pub(super) fn work(
+    supervisor: &Supervisor,
+    house: &House,
+    task: AgentTask,
+) -> Result<(), StartError> {
+    let agent = Arc::clone(&house.agent);
+    supervisor.spawner().spawn_once(tasks::AGENT, move |mut cx| async move {
+        let prove = async {
+            loop {
+                cx.progress.asked().await;
+                agent.ping().await;
+                cx.progress.tick();
+            }
+        };
+        tokio::select! {
+            biased;
+            () = task.run(cx.stop.clone()) => Ok::<_, Infallible>(()),
+            () = prove => Ok(()),
+        }
+    })?;
+    let provider = Arc::clone(&house.provider);
+    supervisor.spawn(tasks::RECOVERY, move |cx| {
+        let provider = Arc::clone(&provider);
+        async move {
+            provider.recover(cx.stop).await;
+            Ok::<_, Infallible>(())
+        }
+    })?;
+    Ok(())
+}
+
+/// The HTTP door and the terminal's socket, already bound.
+///
+/// # Errors
+/// `Stopping` during a drain.
+pub(super) fn doors(
+    supervisor: &Supervisor,
+    house: &House,
+    ground: &Ground,
+    socket: Socket,
+    listener: Option<(TcpListener, SocketAddr)>,
+) -> Result<(), StartError> {
+    let (config, path) = (&ground.loaded.config, ground.paths.socket());
+    let converse: Arc<dyn Converse> = Arc::clone(&house.agent) as _;
+    if let Some((listener, address)) = listener {
+        let access = Access::new(
+            address,
+            &config.web_chat.allowed_hosts,
+            config.web_chat.auth_token.as_ref().map(Secret::expose),
+        )?;
+        let service = Arc::new(Service {
+            converse: Arc::clone(&converse),
+            snapshot: house.reader.clone(),
+            access,
+        });
+        let mut bound = once(listener);
+        supervisor.spawn(tasks::HTTP, move |cx| {
+            let (bound, service) = (bound(), Arc::clone(&service));
+            async move {
+                let listener = match bound {
+                    Some(listener) => listener,
+                    None => TcpListener::bind(address).await?,
+                };
+                server::serve(listener, service, cx.stop).await;
+                Ok::<_, std::io::Error>(())
+            }
+        })?;
+    }
+    let reader = house.reader.clone();
+    let mut bound = once(socket);
+    supervisor.spawn(tasks::TERMINAL, move |cx| {
+        let (bound, converse, reader) = (bound(), Arc::clone(&converse), reader.clone());
+        let path = path.clone();
+        async move {
+            let socket = match bound {
+                Some(socket) => socket,
+                None => Socket::bind(&path)?,
+            };
+            terminal::serve(socket, converse, reader, cx.stop).await;
+            Ok::<_, terminal::BindError>(())
+        }
+    })?;
+    Ok(())
+}
+
+/// The status, the reload and the beat.
+///
+/// # Errors
+/// `Stopping` during a drain.
+pub(super) fn keepers(
+    supervisor: &Supervisor,
+    ground: &Ground,
+    house: &House,
+    asked: Arc<Notify>,
+) -> Result<(), StartError> {
+    let sources = house.sources(&ground.loaded.config, ground.started);
+    let publisher = Arc::clone(&house.publisher);
+    supervisor.spawn(tasks::STATUS, move |cx| {
+        let (sources, publisher) = (sources.clone(), Arc::clone(&publisher));
+        async move {
+            status::run(sources, publisher, cx.stop).await;
+            Ok::<_, Infallible>(())
+        }
+    })?;
+    let reload = Reload {
+        flag: ground.wish.config.clone(),
+        loaded: Arc::new(Mutex::new(ground.loaded.clone())),
+        agent: Arc::clone(&house.agent),
+        identity: house.identity.clone(),
+        level: ground.level.clone(),
+        manager: Arc::clone(&ground.manager),
+        events: house.events.clone(),
+        asked,
+    };
+    supervisor.spawn(tasks::RELOAD, move |cx| {
+        let reload = reload.clone();
+        async move {
+            reload::run(reload, cx.stop).await;
+            Ok::<_, Infallible>(())
+        }
+    })?;
+    let manager = Arc::clone(&ground.manager);
+    let watchdog = watchdog_from_env();
+    beat::start(&supervisor.spawner(), PULSE, watchdog, manager, house.reader.clone())?;
+    Ok(())
+}
