@@ -91,3 +91,21 @@ fn on_a_full_disk_answers_go_on_and_nothing_is_missing_when_space_returns() {
     assert_eq!(usize::try_from(ends).unwrap(), answers.len());
     assert_eq!(daemon.stop(), 0);
 }
+
+/// `/dev/full` takes no byte: a log that is redirected to a file on a full card.
+#[test]
+fn a_log_that_cannot_be_written_stops_nothing() {
+    let hailo = quick_hailo();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let setup = Setup::on_hailo(hailo.addr())
+        .key("web_chat.port", &port.to_string())
+        .env("CRAYFISH_LOG", "trace")
+        .shell("exec 2>/dev/full");
+    let mut daemon = setup.spawn();
+    daemon.notified.wait(0, "READY=1");
+    for _ in 0..3 {
+        assert_eq!(say(port, "main", "hello").field("backend"), "hailo");
+    }
+    assert_eq!(get(port, "/state").json()["notices"], serde_json::json!([]));
+    assert_eq!(daemon.stop(), 0);
+}
