@@ -18,13 +18,15 @@ fn ready_comes_with_open_doors_and_before_any_model_has_answered() {
     let setup = Setup::on_hailo(mute.local_addr().unwrap());
     let mut daemon = setup.spawn();
     // Looked at in the moment of the datagram, not a moment later.
-    daemon.notified.wait(0, "READY=1");
+    let ready = daemon.notified.wait(0, "READY=1");
+    assert!(ready.contains("STATUS=inference offline"), "nobody has answered yet: {ready}");
     let socket = setup.state().join("run/crayfish.sock");
     assert!(socket.symlink_metadata().unwrap().file_type().is_socket());
     std::os::unix::net::UnixStream::connect(&socket).unwrap();
     daemon.wait_ready();
     connect(daemon.port).unwrap();
-    assert_eq!(get(daemon.port, "/healthz").status, 200);
+    let health = get(daemon.port, "/healthz");
+    assert_eq!((health.status, health.text().as_str()), (200, "ok, inference offline"));
     assert_eq!(daemon.stop(), 0);
 }
 
@@ -32,7 +34,9 @@ fn ready_comes_with_open_doors_and_before_any_model_has_answered() {
 fn without_any_model_server_everybody_is_told_that_inference_is_offline() {
     let setup = Setup::new().env("WATCHDOG_USEC", "600000");
     let mut daemon = setup.start();
-    daemon.notified.wait(0, "STATUS=inference offline");
+    daemon.notified.wait(0, "STATUS=inference offline: ");
+    let told = daemon.notified.lines();
+    assert!(!told.iter().any(|line| line.contains("answers")), "never a lie: {told:?}");
     wait_for("healthz to tell", || {
         let reply = get(daemon.port, "/healthz");
         assert_eq!(reply.status, 200, "the daemon itself is well");
@@ -43,6 +47,17 @@ fn without_any_model_server_everybody_is_told_that_inference_is_offline() {
     assert_eq!(reply.status, 200, "{reply:?}");
     assert!(reply.field("reply").contains("no model answers"), "{reply:?}");
     assert_eq!(reply.field("backend"), "offline");
+    assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_model_server_that_is_there_is_told_at_once() {
+    let hailo = quick_hailo();
+    let setup = Setup::on_hailo(hailo.addr()).env("WATCHDOG_USEC", "600000");
+    let mut daemon = setup.start();
+    daemon.notified.wait(0, "STATUS=hailo answers");
+    let health = get(daemon.port, "/healthz");
+    assert_eq!((health.status, health.text().as_str()), (200, "ok"));
     assert_eq!(daemon.stop(), 0);
 }
 
