@@ -126,7 +126,7 @@ fn compare(lines: &[Value], all: &[Seen], round: usize) {
                 "round {round}: {seen:?} ended as {outcome}"
             ),
         }
-        assert!(outcome != "" || kept.is_empty(), "round {round}: an answer without an end");
+        assert!(!outcome.is_empty() || kept.is_empty(), "round {round}: an answer without an end");
         let words: Vec<&str> = kept.split_whitespace().collect();
         let mut once = words.clone();
         once.sort_unstable();

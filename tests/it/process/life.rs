@@ -105,7 +105,7 @@ fn at_sigterm_a_short_answer_is_told_to_its_end_and_the_house_is_left_tidy() {
 
 #[test]
 fn at_sigterm_a_long_answer_is_closed_as_interrupted_with_what_was_shown() {
-    let hailo = hailo_that(Pace::Published, vec![counting("count", 300)]);
+    let hailo = hailo_that(Pace::Factor(4.0), vec![counting("count", 300)]);
     let setup = Setup::on_hailo(hailo.addr());
     let mut daemon = setup.start();
     let mut answer = Streamed::ask(daemon.port, "main", "count").unwrap();
@@ -126,7 +126,7 @@ fn at_sigterm_a_long_answer_is_closed_as_interrupted_with_what_was_shown() {
 
 #[test]
 fn a_second_signal_ends_it_at_once_with_130() {
-    let hailo = hailo_that(Pace::Published, vec![counting("count", 300)]);
+    let hailo = hailo_that(Pace::Factor(4.0), vec![counting("count", 300)]);
     let setup = Setup::on_hailo(hailo.addr());
     let mut daemon = setup.start();
     let mut answer = Streamed::ask(daemon.port, "main", "count").unwrap();

@@ -6,7 +6,7 @@ use super::quick_hailo;
 use crate::client::say;
 use crate::daemon::Setup;
 
-/// What the service manager would ask for here, in microseconds; the daemon beats three times in it.
+/// What the service manager asks for here, in microseconds; the daemon beats three times in it.
 const WATCHDOG_US: u64 = 600_000;
 
 #[test]
