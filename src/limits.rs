@@ -111,7 +111,7 @@ pub const LEASE_WAITERS_MAX: usize = 32;
 
 /// A delta is shown once the database has it, but no later than this after it was decoded: the
 /// person must not wait for a card that stalls. This is the window in which a crash may lose
-/// shown text; the log and `/healthz` say when it was used.
+/// shown text; the log and `/state` say when it was used.
 pub const COMMIT_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// Longest single database call, including a wait for a lock. Shutdown waits for it.

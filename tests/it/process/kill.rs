@@ -21,13 +21,16 @@ const KILLS: usize = 300;
 
 /// Answers in the script, and words in each: no two words are the same.
 const ANSWERS: usize = 6_000;
-const WORDS: usize = 16;
+const WORDS: usize = 10;
 
 /// Simulated seconds in a real one: some 3 ms for each word, so that most kills hit an answer.
 const PACE: f64 = 40.0;
 
 /// The longest a process lives after it is ready.
 const LIFE_MAX_MS: u64 = 160;
+
+/// The longest a process lives that is killed before it is ready; a start takes some 15 ms.
+const BIRTH_MAX_MS: u64 = 20;
 
 /// Lines after which a new conversation is begun, so that all of one can be asked for.
 const LINES_MAX: usize = 150;
@@ -146,6 +149,12 @@ fn kill_9_at_random_moments_loses_nothing_that_was_shown_and_tells_nothing_twice
     let (mut session, mut all) = ("c0".to_owned(), Vec::new());
     let (mut hit, mut late) = (0, 0);
     for round in 0..=KILLS {
+        if random.u8(..4) == 0 {
+            // Killed while it closes what the last one left open.
+            let mut early = setup.spawn();
+            std::thread::sleep(Duration::from_micros(random.u64(..BIRTH_MAX_MS * 1000)));
+            early.kill();
+        }
         let mut daemon = setup.start();
         let lines = history(daemon.port, &session);
         compare(&lines, &all, round);
