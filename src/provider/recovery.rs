@@ -93,6 +93,7 @@ async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            engine.gate.note_found();
             engine.gate.hurry();
             closed
         }
