@@ -200,6 +200,11 @@ pub trait Backend: Send + Sync {
         ThinkMode::MayOpen
     }
 
+    /// Whether the server's count of a prompt always includes the part that it had in its cache.
+    fn counts_cached_tokens(&self) -> bool {
+        false
+    }
+
     /// What was learned about the server's speed, for backends that learn.
     fn learned(&self) -> Option<&Learned> {
         None

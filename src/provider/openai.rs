@@ -269,6 +269,10 @@ impl Backend for OpenAi {
         false
     }
 
+    fn counts_cached_tokens(&self) -> bool {
+        true
+    }
+
     fn learned(&self) -> Option<&Learned> {
         Some(&self.learned)
     }
