@@ -29,7 +29,7 @@ pub(crate) fn figures(programs: &Programs) -> [Figure; 2] {
     let simulator = Simulator::start(&programs.hailo_sim, "published", SCRIPT);
     let daemon = Daemon::start(&programs.crayfish, Some(simulator.address));
     daemon.until_online(LOADED_MAX);
-    let (mut added, mut fresh) = (f64::MIN, 0);
+    let (mut added, mut fresh) = (f64::MIN, 0_u32);
     for turn in 0..=TURNS {
         let body = format!(
             r#"{{"message": "Turn {turn}: and what do you make of that?", "stream": true}}"#
@@ -46,7 +46,10 @@ pub(crate) fn figures(programs: &Programs) -> [Figure; 2] {
             let one = first_word_ms - generation.first_token_ms;
             println!("first word, turn {turn}: {first_word_ms:.2} ms, {one:.2} ms of it added");
             added = added.max(one);
-            fresh += u32::from(!generation.continuation);
+            if !generation.continuation {
+                fresh += 1;
+                println!("turn {turn} was no continuation; the simulator: {}", simulator.log());
+            }
         }
     }
     [
