@@ -45,7 +45,7 @@ async fn options_are_the_same_in_every_request_so_that_the_model_is_loaded_once(
     let config = OllamaConfig { threads: Some(3), ..sim.config() };
     let mut house = house(&sim, config, &dir);
     house.recover();
-    until("warmed up", || sim.state().counters.generations >= 1).await;
+    until("warmed up", || sim.state().loads >= 1).await;
     for _ in 0..6 {
         house.ask("Tell me more.").await;
     }
