@@ -48,6 +48,10 @@ pub const CONFIG_PROBLEMS_MAX: usize = 200;
 /// costs about 20 KiB. Further ones wait in the kernel's backlog.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
 
+/// A connection is not sent away for a newcomer before it is this old: what its client sent right
+/// behind it has been read by then. A flood gets `HTTP_CONNECTIONS_MAX` places in this time.
+pub const HTTP_SETTLE: Duration = Duration::from_millis(100);
+
 /// A client must have sent its whole head within this time, against slow-loris clients.
 pub const HTTP_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -132,7 +136,7 @@ pub const LEASE_WAITERS_MAX: usize = 32;
 
 /// A delta is shown once the database has it, but no later than this after it was decoded: the
 /// person must not wait for a card that stalls. This is the window in which a crash may lose
-/// shown text; the log and `/healthz` say when it was used.
+/// shown text; the log and `/state` say when it was used.
 pub const COMMIT_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// Longest single database call, including a wait for a lock. Shutdown waits for it.

@@ -84,6 +84,12 @@ impl Sources {
                 store.kept
             ));
         }
+        if store.late > 0 {
+            notices.push(format!(
+                "The disk was slow: {} pieces of answers were shown before they were stored.",
+                store.late
+            ));
+        }
         Snapshot {
             designation: self.designation.clone(),
             pid: std::process::id(),

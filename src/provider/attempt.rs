@@ -72,6 +72,7 @@ struct InFlight {
     prompt_tokens: u32,
     sent: bool,
     head_seen: bool,
+    /// The server is done with it.
     complete: bool,
 }
 
@@ -216,6 +217,7 @@ async fn send(
         Err((Stop::Preempted, _)) => Ended::Preempted,
         Err((Stop::Deadline, _)) => Ended::TooLate,
         Err((Stop::Fault(fault), shown)) => {
+            sending.in_flight.complete = !fault.leaves_server_busy();
             let ended =
                 settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
             // Only now: the cure above must not meet another request.

@@ -100,13 +100,14 @@ impl Hailo {
     #[must_use]
     pub fn new(http: Arc<dyn Http>, config: HailoConfig) -> Self {
         let known = published(&config.model);
+        let pace = pace(config.timeouts.gives_up);
         let learned = Learned::new(Seed {
             context_tokens: config.context_tokens,
             chunk_tokens: CHUNK_TOKENS,
-            chunk: known.chunk,
-            tokens_per_s: known.tokens_per_s,
-            load: known.load,
-            prefill_max: Some(PREFILL_MAX.mul_f64(scale(config.timeouts.gives_up))),
+            chunk: known.chunk.mul_f64(pace),
+            tokens_per_s: known.tokens_per_s / pace,
+            load: known.load.mul_f64(pace),
+            prefill_max: Some(PREFILL_MAX.mul_f64(pace)),
             prefix_cache: false,
         });
         let door = Door {
@@ -323,9 +324,10 @@ impl Options {
     }
 }
 
-/// A simulator in a hurry gives up earlier; the plan for prefill shrinks with it.
-fn scale(gives_up: Duration) -> f64 {
-    gives_up.as_secs_f64() / GIVES_UP.as_secs_f64()
+/// How much time a published second takes. A simulator in a hurry gives up earlier, and does all
+/// else faster by the same factor.
+fn pace(gives_up: Duration) -> f64 {
+    (gives_up.as_secs_f64() / GIVES_UP.as_secs_f64()).max(1e-3)
 }
 
 fn is_hailo(root: &str) -> bool {

@@ -72,6 +72,8 @@ impl Provider {
     async fn warm_up(&self) {
         let until = Instant::now() + START_POLL_MAX;
         let mut candidates = self.engines.as_slice();
+        // All of them once, so that the status of those that are not needed is the truth too.
+        join_all(candidates.iter().map(|engine| look(engine))).await;
         while !candidates.is_empty() && Instant::now() < until {
             for (index, engine) in candidates.iter().enumerate() {
                 if look(engine).await && load(engine).await {
@@ -91,6 +93,7 @@ async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            engine.gate.note_found();
             engine.gate.hurry();
             closed
         }
