@@ -83,11 +83,12 @@ pub const SOCKETS_MAX: usize = 56;
 /// Largest WebSocket message, in bytes: CashCode's bound. Beyond it the socket is closed (1009).
 pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a WebSocket may be silent before it is asked whether it lives, and how long it may
-/// take to answer before it is closed: CashCode's figures.
+/// How long a WebSocket may be silent before it is asked whether it lives, from CashCode; shorter
+/// than what routers keep a silent connection for.
 pub const SOCKET_PING_AFTER: Duration = Duration::from_secs(20);
 
-/// See `SOCKET_PING_AFTER`.
+/// How long a WebSocket's client may take to answer a ping before it is closed (1011), from
+/// CashCode: a phone that changes networks needs some seconds.
 pub const SOCKET_PONG_MAX: Duration = Duration::from_secs(20);
 
 /// How long a WebSocket's client may take to answer our close before the connection is dropped.

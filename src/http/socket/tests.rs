@@ -32,7 +32,7 @@ struct House {
 
 async fn house_with(token: Option<&str>) -> House {
     let fake = Arc::new(Fake::default());
-    let first = Snapshot { designation: "Crayfish".into(), ..Snapshot::default() };
+    let first = Snapshot { designation: "Crayfish".into(), store_ok: true, ..Snapshot::default() };
     let (publisher, snapshot) = snapshot::channel(first);
     let access = Access::new("127.0.0.1:8765".parse().unwrap(), &[], token).unwrap();
     let service = Arc::new(Service { converse: fake.clone(), snapshot, access });

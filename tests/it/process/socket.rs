@@ -1,5 +1,5 @@
-//! The WebSocket of the real program: CashCode's example, tabs, stops, and a `kill -9` in the middle
-//! of an answer.
+//! The WebSocket of the real program: CashCode's example, tabs, stops, and a `kill -9` in the
+//! middle of an answer.
 
 use std::net::{Ipv4Addr, TcpStream};
 
@@ -45,7 +45,7 @@ impl Tab {
     }
 
     #[track_caller]
-    fn write(&mut self, frame: Value) {
+    fn write(&mut self, frame: &Value) {
         self.socket.send(Message::text(frame.to_string())).unwrap();
     }
 
@@ -63,13 +63,12 @@ impl Tab {
     }
 
     fn say(&mut self, chat_id: &str, content: &str) {
-        self.write(json!({"type": "message", "chat_id": chat_id, "content": content}));
+        self.write(&json!({"type": "message", "chat_id": chat_id, "content": content}));
     }
 }
 
 fn events(frames: &[Value]) -> Vec<&str> {
-    let mut events: Vec<_> =
-        frames.iter().map(|frame| frame["event"].as_str().unwrap()).collect();
+    let mut events: Vec<_> = frames.iter().map(|frame| frame["event"].as_str().unwrap()).collect();
     events.dedup();
     events
 }
@@ -94,15 +93,15 @@ fn cashcodes_example_gets_real_words_and_its_end() {
 
 #[test]
 fn a_stop_really_ends_the_turn_for_every_tab_and_the_next_is_answered() {
-    let hailo = hailo_that(Pace::Times(PACE), vec![counting("count", LONG)]);
+    let hailo = hailo_that(Pace::Factor(PACE), vec![counting("count", LONG)]);
     let daemon = Setup::on_hailo(hailo.addr()).start();
     let (mut one, mut two) = (Tab::open(daemon.port), Tab::open(daemon.port));
-    two.write(json!({"type": "attach", "chat_id": "x"}));
+    two.write(&json!({"type": "attach", "chat_id": "x"}));
     two.until("attached");
     one.say("x", "count");
     let heard = two.until("delta");
     assert!(events(&heard).contains(&"user"));
-    two.write(json!({"type": "stop", "chat_id": "x"}));
+    two.write(&json!({"type": "stop", "chat_id": "x"}));
     let ends: Vec<_> = [&mut one, &mut two].map(|tab| tab.until("cancelled")).into_iter().collect();
     assert!(ends[1].iter().any(|frame| frame["event"] == "stop_ack" && frame["stopped"] == true));
     assert_eq!(words(&ends[0]), words(&heard) + &words(&ends[1]), "both saw the same words");
@@ -113,7 +112,7 @@ fn a_stop_really_ends_the_turn_for_every_tab_and_the_next_is_answered() {
 
 #[test]
 fn after_kill_9_in_the_middle_of_an_answer_a_client_that_comes_back_has_lost_nothing() {
-    let hailo = hailo_that(Pace::Times(PACE), vec![counting("count", LONG)]);
+    let hailo = hailo_that(Pace::Factor(PACE), vec![counting("count", LONG)]);
     let setup = Setup::on_hailo(hailo.addr());
     let mut daemon = setup.start();
     let mut tab = Tab::open(daemon.port);
@@ -130,7 +129,7 @@ fn after_kill_9_in_the_middle_of_an_answer_a_client_that_comes_back_has_lost_not
     }
     let daemon = setup.start();
     let mut back = Tab::open(daemon.port);
-    back.write(json!({"type": "attach", "chat_id": "x", "after_turn": 1}));
+    back.write(&json!({"type": "attach", "chat_id": "x", "after_turn": 1}));
     let frames = back.until("history");
     assert_eq!(events(&frames), ["attached", "history"]);
     let lines = frames[1]["turns"].as_array().unwrap();
@@ -143,15 +142,15 @@ fn after_kill_9_in_the_middle_of_an_answer_a_client_that_comes_back_has_lost_not
 
 #[test]
 fn a_client_that_comes_back_in_the_middle_of_an_answer_sees_it_whole() {
-    let hailo = hailo_that(Pace::Times(PACE), vec![counting("count", 300)]);
+    let hailo = hailo_that(Pace::Factor(PACE), vec![counting("count", 300)]);
     let daemon = Setup::on_hailo(hailo.addr()).start();
     let (mut stays, mut leaves) = (Tab::open(daemon.port), Tab::open(daemon.port));
-    stays.write(json!({"type": "attach", "chat_id": "x"}));
+    stays.write(&json!({"type": "attach", "chat_id": "x"}));
     leaves.say("x", "count");
     let before = leaves.until("delta");
     drop(leaves);
     let mut back = Tab::open(daemon.port);
-    back.write(json!({"type": "attach", "chat_id": "x", "after_turn": 0}));
+    back.write(&json!({"type": "attach", "chat_id": "x", "after_turn": 0}));
     let mut frames = back.until("snapshot");
     frames.extend(back.until("done"));
     let whole = words(&stays.until("done"));
