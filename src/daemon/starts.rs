@@ -159,11 +159,12 @@ pub(super) fn keepers(
     asked: Arc<Notify>,
 ) -> Result<(), StartError> {
     let sources = house.sources(&ground.loaded.config, ground.started);
-    let publisher = Arc::clone(&house.publisher);
+    let (publisher, manager) = (Arc::clone(&house.publisher), Arc::clone(&ground.manager));
     supervisor.spawn(tasks::STATUS, move |cx| {
         let (sources, publisher) = (sources.clone(), Arc::clone(&publisher));
+        let manager = Arc::clone(&manager);
         async move {
-            status::run(sources, publisher, cx.stop).await;
+            status::run(sources, publisher, manager, cx.stop).await;
             Ok::<_, Infallible>(())
         }
     })?;
@@ -186,6 +187,6 @@ pub(super) fn keepers(
     })?;
     let manager = Arc::clone(&ground.manager);
     let watchdog = watchdog_from_env();
-    beat::start(&supervisor.spawner(), PULSE, watchdog, manager, house.reader.clone())?;
+    beat::start(&supervisor.spawner(), PULSE, watchdog, manager)?;
     Ok(())
 }

@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backends;
-use super::beat;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
 use super::paths::{Env, PathError, Paths};
@@ -292,7 +291,7 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
         after_ms = u64::try_from(ground.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "ready"
     );
-    ground.manager.ready(&beat::status_line(&house.reader.load()));
+    ground.manager.ready(&status::status_line(&house.reader.load()));
 }
 
 impl House {

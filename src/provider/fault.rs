@@ -34,7 +34,7 @@ pub enum Class {
     DeviceFault,
     /// The server believes in a model that never loaded.
     Poisoned,
-    /// The prompt was too long for the server's own ten-second limit.
+    /// The prompt was too long for the server: for its ten-second limit or for its context.
     PrefillTimeout,
     /// The stream ended early.
     Truncated,

@@ -194,6 +194,16 @@ impl Learned {
         };
     }
 
+    /// A load, or with `loaded` false an unload or a failed load, has ended.
+    pub fn load_ended(&self, loaded: bool, began: Instant, keep_alive_s: i64) {
+        if loaded {
+            self.load_took(began.elapsed());
+            self.loaded(began, keep_alive_s);
+        } else {
+            self.unloaded();
+        }
+    }
+
     /// The model is not, or no longer surely, in memory.
     pub fn unloaded(&self) {
         let mut figures = self.lock();

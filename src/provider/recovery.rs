@@ -25,6 +25,9 @@ use super::lease::{Ask, Priority};
 const START_POLL: Duration = Duration::from_millis(500);
 const START_POLL_MAX: Duration = Duration::from_secs(60);
 
+/// No model loads faster than this; the fastest published load takes 3.5 s (specification 1.11).
+const LOAD_MIN: Duration = Duration::from_secs(1);
+
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
@@ -122,7 +125,12 @@ async fn load(engine: &Engine) -> bool {
     let Some(slot) = slot(engine, Priority::OwnersJob).await else { return false };
     let preempted = slot.preempted().clone();
     let warm = async {
+        let began = Instant::now();
         engine.backend.load().await?;
+        if began.elapsed() < LOAD_MIN {
+            // It was loaded already, and its cache may hold the person's conversation.
+            return Ok(());
+        }
         answer(engine).await
     };
     tokio::select! {

@@ -98,12 +98,13 @@ fn a_socket_left_by_a_crash_does_not_keep_the_next_one_out() {
 }
 
 #[test]
-fn an_unknown_verb_or_flag_is_2_and_named() {
+fn wrong_words_are_named_and_keep_a_service_manager_from_trying_again() {
     let setup = Setup::new();
-    for args in [&["dance"][..], &["run", "--loud"], &["status", "--jsn"]] {
+    let table = [(&["dance"][..], 64), (&["run", "--loud"], 64), (&["status", "--jsn"], 2)];
+    for (args, code) in table {
         let output = setup.run(args);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {said}");
         assert!(said.contains(args[args.len() - 1]), "{said}");
     }
 }

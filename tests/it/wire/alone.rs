@@ -11,6 +11,7 @@ use crayfish::provider::lease::Priority;
 use crayfish::provider::prompt::{Fitted, NoRoom, Prompt};
 use crayfish::provider::{Completed, Job, Progress, Provider};
 use hailo::model::Release;
+use hailo::sim::log::Event;
 use hailo::sim::scenario::{Kind, Phase, Reply, Scenario};
 use serde_json::{Value, json};
 
@@ -201,7 +202,7 @@ async fn a_prompt_that_extends_an_aborted_one_is_never_decoded_on_its_cache() {
         assert_eq!(done.shown, words.concat());
         let state = sim.state();
         assert!(!state.last_continuation && !state.dirty, "{release:?}: {state:?}");
-        let asked = |event: &hailo::sim::log::Event| matches!(event, hailo::sim::log::Event::Unloaded { why } if why == "asked");
+        let asked = |event: &Event| matches!(event, Event::Unloaded { why } if why == "asked");
         assert_eq!(sim.count(asked), 1, "{release:?}");
     }
 }
