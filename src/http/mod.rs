@@ -16,3 +16,5 @@ mod reply;
 mod request;
 mod router;
 pub mod server;
+mod sessions;
+mod socket;

@@ -114,7 +114,15 @@ impl Backlog {
                     }
                     !replaced
                 }),
-                Write::Begin { .. } => {}
+                // What came before for the session goes with it.
+                Write::Delete { session } => out.retain_mut(|p| {
+                    let gone = session_of(&p.write) == session.as_ref();
+                    if gone {
+                        p.answer(Err(error.clone()));
+                    }
+                    !gone
+                }),
+                Write::Begin { .. } | Write::Rename { .. } => {}
             }
             out.push_back(next);
         }
@@ -122,10 +130,22 @@ impl Backlog {
     }
 }
 
+fn session_of(write: &Write) -> &str {
+    match write {
+        Write::Begin { session, .. }
+        | Write::Partial { session, .. }
+        | Write::Finish { session, .. }
+        | Write::Rename { session, .. }
+        | Write::Delete { session } => session,
+    }
+}
+
 fn bytes_of(write: &Write) -> usize {
     ROW_BYTES
         + match write {
             Write::Partial { text, .. } => text.len(),
+            Write::Rename { title, .. } => title.len(),
+            Write::Delete { .. } => 0,
             Write::Begin { events, .. } | Write::Finish { events, .. } => {
                 events.iter().map(|e| ROW_BYTES + e.body.len()).sum()
             }
@@ -217,6 +237,18 @@ mod tests {
             (vec![finish(1, 1), finish(2, 1)], 2),
         ] {
             assert_eq!(backlog(list).0.slice(), slice);
+        }
+    }
+
+    #[test]
+    fn what_comes_after_a_delete_is_not_joined_with_what_went_with_it() {
+        let delete = || Write::Delete { session: "a".into() };
+        let (mut backlog, mut answers) =
+            backlog(vec![begin(1, 1), partial(1, "old"), delete(), begin(1, 2), partial(1, "new")]);
+        backlog.keep(&StoreError::Full);
+        assert_eq!(writes(&backlog), [delete(), begin(1, 2), partial(1, "new")]);
+        for answer in &mut answers {
+            assert_eq!(answer.try_recv(), Ok(Err(StoreError::Full)));
         }
     }
 }

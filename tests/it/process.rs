@@ -9,6 +9,7 @@ mod kill;
 mod life;
 mod reload;
 mod secrets;
+mod socket;
 mod watchdog;
 
 use std::path::Path;
