@@ -140,7 +140,8 @@ agent     Crayfish (crayfish 0.1.0)
 up        1 h 1 min, process 42, 0 turns running
 inference offline: nobody listens
 database  cannot be written
-primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, 7.5 tokens/s (much slower than it was), last fault: down
+primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
+7.5 tokens/s (much slower than it was), last fault: down
 notice    the disk is full
 ";
         assert_eq!(table(&status), expected);

@@ -54,11 +54,6 @@ use self::prompt::Prompt;
 use crate::event::{Event, Events};
 use crate::snapshot::BackendState;
 
-/// When no backend is usable and a person waits, all probes are hurried and given this long. A
-/// server that is back answers a probe within about a second; one that refuses ends the wait at
-/// once.
-const RECOVERY_WAIT: Duration = Duration::from_secs(3);
-
 /// One wish for an answer.
 #[derive(Clone)]
 pub struct Job {
@@ -355,33 +350,6 @@ impl Provider {
                 "a model server failed"
             ),
         }
-    }
-
-    /// Makes all due probes run now and waits for one to pass. False at once if all have failed.
-    async fn hurried(&self, order: &[Arc<Engine>], job: &Job) -> bool {
-        if job.priority != Priority::Owner {
-            return false;
-        }
-        let open: Vec<_> =
-            order.iter().filter(|engine| engine.gate.health().state != State::Closed).collect();
-        if open.is_empty() {
-            return false;
-        }
-        let waits = open.iter().map(|engine| {
-            engine.gate.hurry();
-            Box::pin(recovery::settled(&engine.gate))
-        });
-        let mut waits: Vec<_> = waits.collect();
-        let until = (Instant::now() + RECOVERY_WAIT).min(job.deadline);
-        while !waits.is_empty() {
-            let next = tokio::time::timeout_at(until, futures_util::future::select_all(waits));
-            match next.await {
-                Ok((true, _, _)) => return true,
-                Ok((false, _, rest)) => waits = rest,
-                Err(_) => return false,
-            }
-        }
-        false
     }
 }
 

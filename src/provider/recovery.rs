@@ -12,13 +12,13 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Provider;
 use super::backend::{ChatDelta, ChatRequest, Message, Presence, Role, Sampling};
 use super::breaker::State;
 use super::engine::Engine;
 use super::fault::{Class, Fault, Phase};
 use super::gate::Gate;
 use super::lease::{Ask, Priority};
+use super::{Job, Provider};
 
 /// A server that starts beside us is looked for this often and this long before the breaker's
 /// own rhythm takes over (specification 5A.9).
@@ -27,6 +27,11 @@ const START_POLL_MAX: Duration = Duration::from_secs(60);
 
 /// No model loads faster than this; the fastest published load takes 3.5 s (specification 1.11).
 const LOAD_MIN: Duration = Duration::from_secs(1);
+
+/// When no backend is usable and a person waits, all probes are hurried and given this long. A
+/// server that is back answers a probe within about a second; one that refuses ends the wait at
+/// once.
+pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
@@ -53,6 +58,33 @@ pub(super) async fn settled(gate: &Arc<Gate>) -> bool {
 }
 
 impl Provider {
+    /// Makes all due probes run now and waits for one to pass. False at once if all have failed.
+    pub(super) async fn hurried(&self, order: &[Arc<Engine>], job: &Job) -> bool {
+        if job.priority != Priority::Owner {
+            return false;
+        }
+        let open: Vec<_> =
+            order.iter().filter(|engine| engine.gate.health().state != State::Closed).collect();
+        if open.is_empty() {
+            return false;
+        }
+        let waits = open.iter().map(|engine| {
+            engine.gate.hurry();
+            Box::pin(settled(&engine.gate))
+        });
+        let mut waits: Vec<_> = waits.collect();
+        let until = (Instant::now() + RECOVERY_WAIT).min(job.deadline);
+        while !waits.is_empty() {
+            let next = tokio::time::timeout_at(until, futures_util::future::select_all(waits));
+            match next.await {
+                Ok((true, _, _)) => return true,
+                Ok((false, _, rest)) => waits = rest,
+                Err(_) => return false,
+            }
+        }
+        false
+    }
+
     /// Warms up the first backend that is there, then probes those that have failed until `stop`.
     ///
     /// # Cancel safety

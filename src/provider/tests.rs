@@ -6,6 +6,7 @@ use super::engine::SlotName;
 use super::fake::{Fake, Script, fault, says, text};
 use super::fault::Phase;
 use super::prompt::{Fitted, NoRoom};
+use super::recovery::RECOVERY_WAIT;
 use super::*;
 use std::sync::atomic::Ordering;
 use tokio_util::sync::CancellationToken;
