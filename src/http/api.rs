@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::access::Access;
 use super::connection::Work;
+use super::pages;
 use super::reply::{self, Reply};
 use super::request::{self, BadRequest, ChatBody, HistoryQuery};
 use super::router::{self, Route};
@@ -76,7 +77,8 @@ where
 {
     let (head, body) = request.into_parts();
     let route = router::route(&head.method, head.uri.path());
-    let needs_token = !matches!(route, Ok(Route::Health));
+    let page = route == Ok(Route::Welcome) && pages::wants_page(&head.headers);
+    let needs_token = !(page || matches!(route, Ok(Route::Health | Route::Asset)));
     let allowed = service.access.check(&head.headers, head.uri.authority(), needs_token);
     let mut reply = match (allowed, route) {
         (Err(denied), _) => reply::closing(denied.into()),
@@ -101,6 +103,8 @@ where
         },
         (Ok(()), Ok(Route::State)) => service.state(),
         (Ok(()), Ok(Route::Health)) => service.health(),
+        (Ok(()), Ok(Route::Asset)) => pages::asset(head.uri.path(), &head.headers),
+        (Ok(()), Ok(Route::Welcome)) if page => pages::page(&head.headers),
         (Ok(()), Ok(Route::Welcome)) => reply::text(StatusCode::OK, WELCOME),
     };
     reply.body_mut().hold(work.begin());

@@ -2,6 +2,8 @@
 
 use hyper::Method;
 
+use super::pages;
+
 /// A route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Route {
@@ -17,6 +19,8 @@ pub(super) enum Route {
     Chat,
     /// `POST /cancel`: stops the running turn.
     Cancel,
+    /// `GET /assets/...`: a file of the page.
+    Asset,
 }
 
 /// Why there is no route.
@@ -47,7 +51,8 @@ const ROUTES: [(&str, Route, &str); 6] = [
 /// The route of a path, which is compared byte for byte: no escapes, no trailing slash.
 pub(super) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
     let found = ROUTES.iter().find(|(known, ..)| *known == path);
-    let &(_, route, allow) = found.ok_or(NoRoute::NotFound)?;
+    let asset = path.starts_with(pages::PREFIX).then_some(&("", Route::Asset, READ));
+    let &(_, route, allow) = found.or(asset).ok_or(NoRoute::NotFound)?;
     let fits = match *method {
         Method::GET | Method::HEAD => allow == READ,
         Method::POST => allow == WRITE,
@@ -71,6 +76,9 @@ mod tests {
             ("GET", "/history", Ok(Route::History)),
             ("POST", "/chat", Ok(Route::Chat)),
             ("POST", "/cancel", Ok(Route::Cancel)),
+            ("GET", "/assets/a/b.css", Ok(Route::Asset)),
+            ("POST", "/assets/a/b.css", wrong("GET, HEAD")),
+            ("GET", "/assets", Err(NoRoute::NotFound)),
             ("GET", "/chat", wrong("POST")),
             ("HEAD", "/chat", wrong("POST")),
             ("OPTIONS", "/chat", wrong("POST")),
