@@ -72,6 +72,31 @@ pub const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 /// a moment for the last frame.
 pub const DOOR_DRAIN_MAX: Duration = Duration::from_secs(7);
 
+/// WebSockets served at once, of the connections above. Each costs about 30 KiB; the rest of the
+/// places is for requests. One more is answered 503.
+pub const SOCKETS_MAX: usize = 56;
+
+/// Largest WebSocket message, in bytes: CashCode's bound. Beyond it the socket is closed (1009).
+pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
+
+/// How long a WebSocket may be silent before it is asked whether it lives, and how long it may
+/// take to answer before it is closed: CashCode's figures.
+pub const SOCKET_PING_AFTER: Duration = Duration::from_secs(20);
+
+/// See `SOCKET_PING_AFTER`.
+pub const SOCKET_PONG_MAX: Duration = Duration::from_secs(20);
+
+/// How long a WebSocket's client may take to answer our close before the connection is dropped.
+pub const SOCKET_CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// Sessions one connection may follow. A browser tab shows one and keeps a few; beyond it the one
+/// followed longest is let go.
+pub const FOLLOWED_MAX: usize = 32;
+
+/// Turns a reader may be behind. Their text is kept once for all readers; beyond it the reader's
+/// connection is closed with a reason.
+pub const TURNS_BEHIND_MAX: usize = 64;
+
 /// Clients of the terminal socket served at once.
 pub const TERMINAL_CLIENTS_MAX: usize = 16;
 
@@ -146,6 +171,12 @@ pub const SESSION_ID_BYTES_MAX: usize = 64;
 /// Characters of the first message that become a session's title: one line of a list.
 pub const SESSION_TITLE_CHARS: usize = 40;
 
+/// Longest title a person may give, in characters.
+pub const SESSION_TITLE_CHARS_MAX: usize = 100;
+
+/// Sessions told in one list, the most recently used.
+pub const SESSIONS_LISTED_MAX: usize = 500;
+
 /// Sessions whose recent turns stay in memory. Beyond it the longest unused is let go and read
 /// again when it is needed.
 pub const SESSIONS_OPEN_MAX: usize = 8;
@@ -192,6 +223,10 @@ pub const IDENTITY_TOKENS_MAX: u32 = 220;
 pub const VOLATILE_TOKENS_MAX: u32 = 40;
 
 const _: () = assert!(MESSAGE_BYTES_MAX < BODY_BYTES_MAX);
+const _: () = assert!(BODY_BYTES_MAX <= SOCKET_MESSAGE_BYTES_MAX);
+const _: () = assert!(SOCKETS_MAX < HTTP_CONNECTIONS_MAX);
+const _: () = assert!(TURNS_MAX < TURNS_BEHIND_MAX);
+const _: () = assert!(SESSION_TITLE_CHARS <= SESSION_TITLE_CHARS_MAX);
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DRAIN_MAX.as_secs());
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DOOR_DRAIN_MAX.as_secs());
 const _: () = assert!(DOOR_DRAIN_MAX.as_secs() < DRAIN_MAX.as_secs());

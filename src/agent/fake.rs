@@ -1,13 +1,15 @@
 //! An agent for the tests of the doors: it says what it is told to and remembers what it heard.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
+use super::audience::{Audience, Telling};
 use super::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
 use crate::session::log::Line;
+use crate::session::wire::SessionInfo;
 
 /// What happens to the next message.
 pub(crate) enum Script {
@@ -26,6 +28,8 @@ pub(crate) struct Fake {
     heard: Mutex<Vec<Submission>>,
     cancelled: Mutex<Vec<Option<String>>>,
     lines: Mutex<Vec<Line>>,
+    listed: Mutex<Vec<SessionInfo>>,
+    audience: Arc<Audience>,
 }
 
 impl Fake {
@@ -37,6 +41,11 @@ impl Fake {
     /// The history of every session.
     pub(crate) fn lines(&self, lines: Vec<Line>) {
         *self.lines.lock().unwrap() = lines;
+    }
+
+    /// The sessions there are.
+    pub(crate) fn list(&self, sessions: Vec<SessionInfo>) {
+        *self.listed.lock().unwrap() = sessions;
     }
 
     /// What was submitted so far, refused or not.
@@ -81,17 +90,23 @@ impl Converse for Fake {
                 heard.len() as u64
             };
             let session = submission.session.unwrap_or_else(|| "main".to_owned());
-            let events = match script.unwrap_or_else(|| say(&[&submission.text])) {
-                Script::Refuse(refused) => return Err(refused),
-                Script::Held(events) => events,
-                Script::Say(events) => {
-                    let (sender, receiver) = mpsc::channel(events.len().max(1));
-                    for event in events {
-                        sender.try_send(event).unwrap();
-                    }
-                    receiver
+            let script = script.unwrap_or_else(|| say(&[&submission.text]));
+            if let Script::Refuse(refused) = script {
+                return Err(refused);
+            }
+            let (telling, events) =
+                self.audience.begin(&session, number, &submission.text, submission.seat);
+            match script {
+                Script::Refuse(_) => {}
+                Script::Say(events) => events.into_iter().for_each(|event| tell(&telling, event)),
+                Script::Held(mut events) => {
+                    tokio::spawn(async move {
+                        while let Some(event) = events.recv().await {
+                            tell(&telling, event);
+                        }
+                    });
                 }
-            };
+            }
             Ok(Turn { session, turn: number, events })
         })
     }
@@ -109,5 +124,50 @@ impl Converse for Fake {
         let lines = self.lines.lock().unwrap().clone();
         let skip = lines.len().saturating_sub(limit);
         Box::pin(async move { Ok(lines.into_iter().skip(skip).collect()) })
+    }
+
+    fn audience(&self) -> &Arc<Audience> {
+        &self.audience
+    }
+
+    fn sessions(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Refused>> {
+        let listed = self.listed.lock().unwrap().clone();
+        Box::pin(async move { Ok(listed) })
+    }
+
+    fn rename<'a>(
+        &'a self,
+        session: &'a str,
+        title: &'a str,
+    ) -> BoxFuture<'a, Result<SessionInfo, Refused>> {
+        Box::pin(async move {
+            let mut listed = self.listed.lock().unwrap();
+            let found = listed.iter_mut().find(|known| known.chat_id == session);
+            let found = found.ok_or(Refused::NoSuchSession)?;
+            title.clone_into(&mut found.title);
+            self.audience.titled(session, title, 0);
+            Ok(found.clone())
+        })
+    }
+
+    fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), Refused>> {
+        Box::pin(async move {
+            let mut listed = self.listed.lock().unwrap();
+            let before = listed.len();
+            listed.retain(|known| known.chat_id != session);
+            if listed.len() == before {
+                return Err(Refused::NoSuchSession);
+            }
+            self.audience.deleted(session);
+            Ok(())
+        })
+    }
+}
+
+fn tell(telling: &Telling, event: TurnEvent) {
+    match event {
+        TurnEvent::Waiting { about_s } => telling.waiting(about_s),
+        TurnEvent::Delta(text) => telling.text(&text),
+        end => telling.end(end),
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! # Invariants
 //! - However the events end, the frames end in exactly one terminal frame, and none follows it.
-//! - The deltas together are the text of the finished answer.
+//! - The deltas together are the text of the finished answer (`audience` sees to it).
 
 use jiff::Timestamp;
 
@@ -17,8 +17,6 @@ use crate::session::wire::{Done, HistoryLine, ServerFrame};
 pub struct Frames {
     chat_id: String,
     turn: u64,
-    /// Bytes of the answer told so far.
-    told: usize,
     ended: bool,
 }
 
@@ -26,7 +24,7 @@ impl Frames {
     /// For one turn.
     #[must_use]
     pub fn of(turn: &Turn) -> Self {
-        Self { chat_id: turn.session.clone(), turn: turn.turn, told: 0, ended: false }
+        Self { chat_id: turn.session.clone(), turn: turn.turn, ended: false }
     }
 
     /// Whether the terminal frame was made.
@@ -40,62 +38,49 @@ impl Frames {
         if self.ended {
             return Vec::new();
         }
-        match event {
-            Some(TurnEvent::Waiting { about_s }) => {
-                vec![ServerFrame::Waiting {
-                    chat_id: self.chat_id.clone(),
-                    turn: self.turn,
-                    about_s,
-                }]
-            }
-            Some(TurnEvent::Delta(text)) => vec![self.delta(text)],
-            Some(TurnEvent::Done(answer)) => self.done(&answer),
-            Some(TurnEvent::Failed { words, code }) => vec![self.failed(words, code)],
-            Some(TurnEvent::Cancelled) => {
-                self.ended = true;
-                vec![ServerFrame::Cancelled { chat_id: self.chat_id.clone(), turn: self.turn }]
-            }
-            None => vec![self.failed("the turn ended without an answer".to_owned(), "internal")],
+        let event = event.unwrap_or_else(|| TurnEvent::Failed {
+            words: "the turn ended without an answer".to_owned(),
+            code: "internal",
+        });
+        self.ended = event.is_end();
+        of_event(&self.chat_id, self.turn, event)
+    }
+}
+
+/// The frames of one event of a turn.
+#[must_use]
+pub fn of_event(chat_id: &str, turn: u64, event: TurnEvent) -> Vec<ServerFrame> {
+    let chat_id = chat_id.to_owned();
+    match event {
+        TurnEvent::Waiting { about_s } => vec![ServerFrame::Waiting { chat_id, turn, about_s }],
+        TurnEvent::Delta(text) => vec![ServerFrame::Delta { chat_id, text, stream_id: turn }],
+        TurnEvent::Done(answer) => {
+            let end = ServerFrame::StreamEnd { chat_id: chat_id.clone(), stream_id: turn };
+            vec![end, done(chat_id, turn, &answer)]
         }
-    }
-
-    fn delta(&mut self, text: String) -> ServerFrame {
-        self.told += text.len();
-        ServerFrame::Delta { chat_id: self.chat_id.clone(), text, stream_id: self.turn }
-    }
-
-    fn failed(&mut self, detail: String, code: &str) -> ServerFrame {
-        self.ended = true;
-        ServerFrame::Error {
-            detail,
+        TurnEvent::Failed { words, code } => vec![ServerFrame::Error {
+            detail: words,
             code: code.to_owned(),
-            chat_id: Some(self.chat_id.clone()),
-            turn: Some(self.turn),
-        }
+            chat_id: Some(chat_id),
+            turn: Some(turn),
+        }],
+        TurnEvent::Cancelled => vec![ServerFrame::Cancelled { chat_id, turn }],
     }
+}
 
-    fn done(&mut self, answer: &Answer) -> Vec<ServerFrame> {
-        self.ended = true;
-        let mut frames = Vec::with_capacity(3);
-        // Answers that no model decoded come whole, without deltas before them.
-        if let Some(rest) = answer.text.get(self.told..).filter(|rest| !rest.is_empty()) {
-            frames.push(self.delta(rest.to_owned()));
-        }
-        frames.push(ServerFrame::StreamEnd { chat_id: self.chat_id.clone(), stream_id: self.turn });
-        frames.push(ServerFrame::Done(Done {
-            chat_id: self.chat_id.clone(),
-            turn: self.turn,
-            duration_sec: std::time::Duration::from_millis(answer.elapsed_ms).as_secs_f64(),
-            elapsed_ms: answer.elapsed_ms,
-            first_word_ms: answer.first_word_ms,
-            backend: answer.backend.clone(),
-            model: answer.model.clone(),
-            cut: answer.cut,
-            clipped: answer.clipped,
-            tokens: answer.tokens,
-        }));
-        frames
-    }
+fn done(chat_id: String, turn: u64, answer: &Answer) -> ServerFrame {
+    ServerFrame::Done(Done {
+        chat_id,
+        turn,
+        duration_sec: std::time::Duration::from_millis(answer.elapsed_ms).as_secs_f64(),
+        elapsed_ms: answer.elapsed_ms,
+        first_word_ms: answer.first_word_ms,
+        backend: answer.backend.clone(),
+        model: answer.model.clone(),
+        cut: answer.cut,
+        clipped: answer.clipped,
+        tokens: answer.tokens,
+    })
 }
 
 impl Refused {
@@ -110,6 +95,9 @@ impl Refused {
             Self::Overloaded => "overloaded",
             Self::Stopping => "stopping",
             Self::NotStored(_) => "not_stored",
+            Self::NoSuchSession => "no_such_session",
+            Self::Running => "running",
+            Self::BadTitle { .. } => "bad_title",
         }
     }
 
@@ -143,15 +131,7 @@ mod tests {
     use super::*;
 
     fn frames() -> Frames {
-        Frames { chat_id: "main".into(), turn: 4, told: 0, ended: false }
-    }
-
-    fn texts(frames: &[ServerFrame]) -> String {
-        let text = |frame: &ServerFrame| match frame {
-            ServerFrame::Delta { text, .. } => Some(text.clone()),
-            _ => None,
-        };
-        frames.iter().filter_map(text).collect()
+        Frames { chat_id: "main".into(), turn: 4, ended: false }
     }
 
     #[test]
@@ -172,20 +152,6 @@ mod tests {
             assert_eq!(told.iter().filter(|frame| frame.is_terminal()).count(), 1, "{end:?}");
             assert!(told.last().is_some_and(ServerFrame::is_terminal), "{end:?}");
             assert!(turn.ended());
-        }
-    }
-
-    #[test]
-    fn an_answer_without_deltas_is_told_whole_and_a_told_one_is_not_told_twice() {
-        for told in ["", "He", "Hello"] {
-            let mut turn = frames();
-            let mut all = Vec::new();
-            if !told.is_empty() {
-                all.extend(turn.next(Some(TurnEvent::Delta(told.into()))));
-            }
-            let answer = Answer { text: "Hello".into(), ..Answer::default() };
-            all.extend(turn.next(Some(TurnEvent::Done(answer))));
-            assert_eq!(texts(&all), "Hello", "after {told:?}");
         }
     }
 

@@ -2,20 +2,25 @@
 //!
 //! Doors (`http`, `connector`) hold an `Arc<dyn Converse>` and know nothing else of the house.
 
+pub mod audience;
+mod door;
 #[cfg(test)]
 pub(crate) mod fake;
 pub mod frames;
 pub mod service;
+pub mod visit;
 pub mod words;
 
-mod relay;
 mod turn;
 mod volatile;
 
-use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
+
+use self::audience::{Audience, TurnEvents};
 use crate::session::log::Line;
+use crate::session::wire::SessionInfo;
 
 /// A message on its way in.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -28,6 +33,8 @@ pub struct Submission {
     pub backend: Option<String>,
     /// Tokens the answer may take; absent means the configured bound. Only ever lowers it.
     pub answer_tokens_max: Option<u32>,
+    /// The seat of whoever sends it, if it has one: it is not told its own words again.
+    pub seat: Option<u64>,
 }
 
 /// A submission that was taken on: it will end in exactly one terminal `TurnEvent`.
@@ -37,9 +44,9 @@ pub struct Turn {
     pub session: String,
     /// The turn's number within its session, from 1.
     pub turn: u64,
-    /// What happens, ending with `Done`, `Failed` or `Cancelled`. Dropping the receiver does not
-    /// cancel the turn: its answer goes on into the log.
-    pub events: mpsc::Receiver<TurnEvent>,
+    /// What happens, ending with `Done`, `Failed` or `Cancelled`. Dropping it does not cancel the
+    /// turn: its answer goes on into the log. Whoever follows the session need not read it.
+    pub events: TurnEvents,
 }
 
 /// What happens in a turn, in order.
@@ -63,6 +70,14 @@ pub enum TurnEvent {
     },
     /// The person stopped it; what was shown stands.
     Cancelled,
+}
+
+impl TurnEvent {
+    /// Whether this is the turn's last event.
+    #[must_use]
+    pub fn is_end(&self) -> bool {
+        matches!(self, Self::Done(_) | Self::Failed { .. } | Self::Cancelled)
+    }
 }
 
 /// A finished answer.
@@ -115,6 +130,18 @@ pub enum Refused {
     /// The message could not be stored, so it was not taken on.
     #[error("the message could not be stored: {0}")]
     NotStored(String),
+    /// There is no session of that name.
+    #[error("there is no such session")]
+    NoSuchSession,
+    /// The session has a turn that runs or waits; cancel it first.
+    #[error("an answer runs in this session; stop it first")]
+    Running,
+    /// Not a title.
+    #[error("a title has 1 to {max} characters")]
+    BadTitle {
+        /// The bound.
+        max: usize,
+    },
 }
 
 /// What the doors may ask of the agent.
@@ -131,6 +158,22 @@ pub trait Converse: Send + Sync {
         session: Option<&str>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Line>, Refused>>;
+
+    /// Where readers of sessions sit.
+    fn audience(&self) -> &Arc<Audience>;
+
+    /// The sessions, the most recently used first.
+    fn sessions(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Refused>>;
+
+    /// Gives a session another title, and tells its followers.
+    fn rename<'a>(
+        &'a self,
+        session: &'a str,
+        title: &'a str,
+    ) -> BoxFuture<'a, Result<SessionInfo, Refused>>;
+
+    /// Takes a session away, from memory and from the log, and tells its followers.
+    fn delete<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<(), Refused>>;
 }
 
 #[cfg(test)]

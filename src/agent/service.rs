@@ -19,18 +19,17 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::relay::{Relay, relay};
+use super::audience::{Audience, Telling};
+use super::door::not_stored;
 use super::turn;
 use super::volatile;
-use super::{Converse, Refused, Submission, Turn};
+use super::{Refused, Submission, Turn};
 use crate::clock::WallClock;
 use crate::event::Events;
 use crate::limits;
 use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
-use crate::session::log::Line;
 use crate::session::{self, Sessions};
-use crate::store::StoreError;
 
 /// What a turn loads once at its start and keeps: a reload changes the next turn, not this one.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,8 +50,8 @@ pub struct Settings {
 
 /// The agent as the doors hold it.
 pub struct Agent {
-    shared: Arc<Shared>,
-    inbox: mpsc::Sender<Incoming>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) inbox: mpsc::Sender<Incoming>,
 }
 
 /// The agent's task, to be run by the supervisor.
@@ -69,9 +68,10 @@ pub(super) struct Shared {
     pub(super) settings: ArcSwap<Settings>,
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) events: Events,
+    pub(super) audience: Arc<Audience>,
     /// Cancels turns by session; every turn taken on and not yet ended is here.
     running: Mutex<BTreeMap<String, Vec<(u64, CancellationToken)>>>,
-    stopping: AtomicBool,
+    pub(super) stopping: AtomicBool,
 }
 
 /// A turn that was taken on.
@@ -82,7 +82,7 @@ pub(super) struct Pending {
     pub(super) sent: String,
     pub(super) backend: Option<String>,
     pub(super) answer_tokens_max: Option<u32>,
-    pub(super) relay: Relay,
+    pub(super) telling: Telling,
     pub(super) cancel: Cancel,
     pub(super) accepted_at: Instant,
 }
@@ -96,7 +96,7 @@ pub(super) struct Cancel {
     pub(super) shutdown: CancellationToken,
 }
 
-enum Incoming {
+pub(super) enum Incoming {
     Message(Submission, oneshot::Sender<Result<Turn, Refused>>),
     /// Answered by the task itself, as its proof of life.
     Ping(oneshot::Sender<()>),
@@ -128,6 +128,7 @@ impl Agent {
             settings: ArcSwap::from_pointee(settings),
             clock,
             events,
+            audience: Arc::default(),
             running: Mutex::default(),
             stopping: AtomicBool::new(false),
         });
@@ -156,77 +157,10 @@ impl Agent {
     }
 }
 
-impl Converse for Agent {
-    fn submit(&self, submission: Submission) -> BoxFuture<'_, Result<Turn, Refused>> {
-        async move {
-            let submission = check(&self.shared, submission)?;
-            let (reply, answer) = oneshot::channel();
-            match self.inbox.try_send(Incoming::Message(submission, reply)) {
-                Ok(()) => answer.await.unwrap_or(Err(Refused::Stopping)),
-                Err(mpsc::error::TrySendError::Full(_)) => Err(Refused::Overloaded),
-                Err(mpsc::error::TrySendError::Closed(_)) => Err(Refused::Stopping),
-            }
-        }
-        .boxed()
-    }
-
-    fn cancel(&self, session: Option<&str>) -> bool {
-        let session = session.unwrap_or(session::MAIN);
-        let running = self.shared.running();
-        let Some(turns) = running.get(session) else { return false };
-        for (_, cancel) in turns {
-            cancel.cancel();
-        }
-        !turns.is_empty()
-    }
-
-    fn history(
-        &self,
-        session: Option<&str>,
-        limit: usize,
-    ) -> BoxFuture<'_, Result<Vec<Line>, Refused>> {
-        let session = session::resolve(session).map(str::to_owned);
-        async move {
-            let session = session.map_err(|_| Refused::BadSession)?;
-            let lines = self.shared.sessions.history(&session, limit).await;
-            lines.map_err(|error| Refused::NotStored(error.to_string()))
-        }
-        .boxed()
-    }
-}
-
-/// Refuses what cannot be taken on, before anything is stored.
-fn check(shared: &Shared, submission: Submission) -> Result<Submission, Refused> {
-    if shared.stopping.load(Ordering::SeqCst) {
-        return Err(Refused::Stopping);
-    }
-    let bytes = submission.text.len();
-    if bytes > limits::MESSAGE_BYTES_MAX {
-        return Err(Refused::TooLong { bytes, max: limits::MESSAGE_BYTES_MAX });
-    }
-    if sanitise::untrusted(&submission.text).trim().is_empty() {
-        return Err(Refused::Empty);
-    }
-    let session = session::resolve(submission.session.as_deref());
-    let session = session.map_err(|_| Refused::BadSession)?;
-    if let Some(name) = &submission.backend
-        && !shared.provider.has(name)
-    {
-        return Err(Refused::NoSuchBackend(name.clone()));
-    }
-    let running = shared.running();
-    let waiting = running.get(session).map_or(0, Vec::len);
-    let all: usize = running.values().map(Vec::len).sum();
-    if waiting > limits::TURNS_WAITING_MAX || all >= limits::TURNS_MAX {
-        return Err(Refused::Overloaded);
-    }
-    let session = Some(session.to_owned());
-    drop(running);
-    Ok(Submission { session, ..submission })
-}
-
 impl Shared {
-    fn running(&self) -> MutexGuard<'_, BTreeMap<String, Vec<(u64, CancellationToken)>>> {
+    pub(super) fn running(
+        &self,
+    ) -> MutexGuard<'_, BTreeMap<String, Vec<(u64, CancellationToken)>>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -244,7 +178,13 @@ impl Shared {
         match self.sessions.begin(&session, &submission.text, &sent).await {
             Ok(begun) => {
                 let person = CancellationToken::new();
-                let (relay, events) = relay();
+                if begun.turn == 1 {
+                    let title = session::title(&submission.text);
+                    let now_ms = self.clock.now().as_millisecond();
+                    self.audience.titled(&session, &title, now_ms);
+                }
+                let (telling, events) =
+                    self.audience.begin(&session, begun.turn, &submission.text, submission.seat);
                 self.running()
                     .entry(session.clone())
                     .or_default()
@@ -257,18 +197,13 @@ impl Shared {
                     sent,
                     backend: submission.backend,
                     answer_tokens_max: submission.answer_tokens_max,
-                    relay,
+                    telling,
                     cancel: Cancel { person, shutdown },
                     accepted_at: Instant::now(),
                 })
             }
             Err(error) => {
-                let refused = match error {
-                    StoreError::Overloaded => Refused::Overloaded,
-                    StoreError::Closed => Refused::Stopping,
-                    other => Refused::NotStored(other.to_string()),
-                };
-                let _ = reply.send(Err(refused));
+                let _ = reply.send(Err(not_stored(error)));
                 None
             }
         }
@@ -277,11 +212,11 @@ impl Shared {
     /// Runs a turn to its end, and tells its session.
     async fn run(&self, pending: Pending) -> String {
         let (session, turn) = (pending.session.clone(), pending.turn);
-        let last_words = pending.relay.last_words();
+        let telling = pending.telling.clone();
         let outcome = AssertUnwindSafe(turn::run(self, pending)).catch_unwind().await;
         if outcome.is_err() {
             // The panic itself is in the log; here the turn gets the end it owes.
-            turn::close_failed(self, &session, turn, last_words).await;
+            turn::close_failed(self, &session, turn, &telling).await;
         }
         let mut running = self.running();
         if let Some(turns) = running.get_mut(&session) {

@@ -243,6 +243,7 @@ async fn what_cannot_be_taken_on_is_refused_before_anything_is_stored() {
             text: text.to_owned(),
             backend: backend.map(str::to_owned),
             answer_tokens_max: None,
+            seat: None,
         };
         let agent = Arc::clone(&house.agent);
         async move { agent.submit(submission).await.err() }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::relay::LastWords;
+use super::audience::Telling;
 use super::service::{Pending, Settings, Shared};
 use super::words::{TurnError, for_person};
 use super::{Answer, TurnEvent};
@@ -56,13 +56,13 @@ pub(super) async fn run(shared: &Shared, mut pending: Pending) {
 }
 
 /// Closes a turn whose work has panicked.
-pub(super) async fn close_failed(shared: &Shared, session: &str, turn: u64, door: LastWords) {
+pub(super) async fn close_failed(shared: &Shared, session: &str, turn: u64, telling: &Telling) {
     let (words, code) = for_person(&TurnError::Internal);
     let end =
         End { outcome: Outcome::Error, code: Some(code.to_owned()), words: Some(words.clone()) };
     log_if_lost(shared.sessions.finish(session, turn, None, end).await.err());
     tell(shared, session, turn, Outcome::Error);
-    door.say(TurnEvent::Failed { words, code });
+    telling.end(TurnEvent::Failed { words, code });
 }
 
 /// Steps 1 to 3.
@@ -124,21 +124,21 @@ async fn answer(
 /// Step 3 for one piece: stored first, then shown.
 async fn show(shared: &Shared, pending: &mut Pending, shown: &mut Shown, piece: Progress) {
     match piece {
-        Progress::Waiting { about } => pending.relay.waiting(whole_seconds(about)),
+        Progress::Waiting { about } => pending.telling.waiting(whole_seconds(about)),
         Progress::Text(text) => {
             // Resolves after `COMMIT_WAIT_MAX` at the latest, committed or not: the person does
             // not wait for a card that stalls.
             shared.sessions.shown(&pending.session, pending.turn, &text).await;
             shown.first_at.get_or_insert_with(Instant::now);
             shown.text.push_str(&text);
-            pending.relay.text(&text);
+            pending.telling.text(&text);
         }
     }
 }
 
 /// Step 4.
 async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
-    let Pending { session, turn, relay, accepted_at, .. } = pending;
+    let Pending { session, turn, telling, accepted_at, .. } = pending;
     let elapsed_ms = millis(accepted_at.elapsed());
     let first_word_ms =
         shown.first_at.map_or(elapsed_ms, |at| millis(at.saturating_duration_since(accepted_at)));
@@ -161,7 +161,7 @@ async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
     let outcome = end.outcome;
     log_if_lost(shared.sessions.finish(&session, turn, assistant, end).await.err());
     tell(shared, &session, turn, outcome);
-    relay.end(event);
+    telling.end(event);
 }
 
 /// The answer as the log and as the door have it.

@@ -15,7 +15,7 @@ use super::exchange::{self, End, Interrupts, Known, Show};
 use super::link::Link;
 use super::place::{PlaceArgs, Places};
 use crate::limits;
-use crate::session::wire::ClientFrame;
+use crate::session::wire::{ClientFrame, Metadata};
 
 /// Ask one question; what comes on standard input is appended to it
 #[derive(Debug, Clone, Default, Args)]
@@ -129,7 +129,7 @@ async fn ask(
     let message = ClientFrame::Message {
         chat_id: args.session.clone(),
         content: question,
-        backend: args.backend.clone(),
+        metadata: Metadata::for_backend(args.backend.clone()),
     };
     let mut known = Known { chat_id: args.session.clone(), turn: None };
     let mut page = Page { streams, json: args.json, clean: Clean::default(), text: String::new() };

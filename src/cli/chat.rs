@@ -7,6 +7,7 @@
 mod command;
 mod recover;
 mod screen;
+mod sessions;
 mod typing;
 
 use std::io::{self, Write};
@@ -26,7 +27,9 @@ use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
 use super::status;
 use crate::limits;
-use crate::session::wire::{ClientFrame, Done, HistoryLine, ServerFrame, is_chat_id};
+use crate::session::wire::{ClientFrame, Done, HistoryLine, Metadata, ServerFrame, is_chat_id};
+
+const NOT_A_NAME: &str = "not a session name: use 1 to 64 letters, digits, '_', ':' or '-'";
 
 /// Talk with the agent
 #[derive(Debug, Clone, Default, Args)]
@@ -90,8 +93,7 @@ enum Next {
 impl Chat {
     async fn begin(args: &ChatArgs, places: Places, look: Look) -> Result<Self, (u8, String)> {
         if args.session.as_deref().is_some_and(|name| !is_chat_id(name)) {
-            let words = "not a session name: use 1 to 64 letters, digits, '_', ':' or '-'";
-            return Err((code::USAGE, words.to_owned()));
+            return Err((code::USAGE, NOT_A_NAME.to_owned()));
         }
         let refused = |error: LinkError| (code::UNREACHABLE, error.to_string());
         let link = Link::open(&places).await.map_err(refused)?;
@@ -170,6 +172,12 @@ impl Chat {
             }
             Command::New => self.new_session().await.map(|name| format!("new conversation {name}")),
             Command::Stop => self.stop().await,
+            Command::Sessions => self.sessions().await,
+            Command::Session(name) if name.as_deref().is_some_and(|name| !is_chat_id(name)) => {
+                self.kept = line.to_owned();
+                Ok(NOT_A_NAME.to_owned())
+            }
+            Command::Session(name) => self.go_on_with(name).await,
             Command::Status => self.status().await,
             Command::History => self.history(limits::HISTORY_LINES_DEFAULT).await.map(|lines| {
                 let lines = lines.iter().map(|line| self.told(line)).collect::<Vec<_>>();
@@ -246,7 +254,7 @@ impl Chat {
         let message = ClientFrame::Message {
             chat_id: self.session.clone(),
             content: text.to_owned(),
-            backend: self.backend.clone(),
+            metadata: Metadata::for_backend(self.backend.clone()),
         };
         let mut known = Known { chat_id: self.session.clone(), turn: None };
         // A Ctrl-C that came too late for the last answer does not stop the next.

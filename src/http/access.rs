@@ -10,10 +10,16 @@ use std::net::{IpAddr, SocketAddr};
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::http::uri::Authority;
 
+use super::socket::handshake;
+
 /// The seed's header for the token.
 const TOKEN: HeaderName = HeaderName::from_static("x-ocf-token");
 /// What browsers say about where a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// How a page gives the token, which cannot set a header on a WebSocket: as a subprotocol of this
+/// beginning, with the token's bytes in hexadecimal. It is never chosen, so it is never told back.
+const PROTOCOL_TOKEN: &str = "crayfish.token.";
 
 /// Names under which every loopback server is known.
 const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
@@ -121,7 +127,12 @@ impl Access {
             scheme.eq_ignore_ascii_case(b"bearer ").then_some(rest)
         });
         let given = headers.get(TOKEN).map(HeaderValue::as_bytes).or(bearer);
-        given.is_some_and(|given| same_bytes(given.trim_ascii(), token))
+        match given {
+            Some(given) => same_bytes(given.trim_ascii(), token),
+            None => handshake::offered(headers)
+                .filter_map(|protocol| from_hex(protocol.strip_prefix(PROTOCOL_TOKEN)?))
+                .any(|given| same_bytes(&given, token)),
+        }
     }
 }
 
@@ -172,6 +183,16 @@ fn is_own(origin: &HeaderValue, host: &str) -> bool {
     let origin = origin.to_ascii_lowercase();
     let sent_from = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
     sent_from == Some(host)
+}
+
+/// The bytes that pairs of hexadecimal digits stand for.
+fn from_hex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2).map(|pair| {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        let hex = pair.bytes().all(|digit| digit.is_ascii_hexdigit());
+        hex.then(|| u8::from_str_radix(pair, 16).ok())?
+    });
+    pairs.collect()
 }
 
 /// Compares in a time that depends only on the lengths.

@@ -11,7 +11,9 @@ use futures_util::stream::{self, Stream};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Bytes};
 use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap};
-use hyper::{Request, StatusCode};
+use hyper::http::request::Parts;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,7 +23,9 @@ use super::pages;
 use super::reply::{self, Reply};
 use super::request::{self, BadRequest, ChatBody, HistoryQuery};
 use super::router::{self, Route};
+use super::socket::handshake::{self, BadHandshake};
 use crate::agent::frames::Frames;
+use crate::agent::visit::Manners;
 use crate::agent::{Answer, Converse, Submission, Turn, TurnEvent};
 use crate::limits;
 use crate::session::wire::{HistoryLine, ServerFrame, Status};
@@ -33,6 +37,8 @@ crayfish
   POST /chat      {\"message\": \"...\"}   answer as JSON; \"stream\": true for words as they come
   POST /cancel    {\"session\": \"...\"}   stops the running answer
   GET  /history   ?limit=20&session=...
+  GET  /sessions  the conversations; /sessions/ID/messages what was said in one
+  GET  /ws        WebSocket, also on /
   GET  /state     what is true now
   GET  /healthz   whether all is well
 
@@ -70,15 +76,17 @@ struct State<'a> {
 pub(super) async fn answer<B>(
     service: Arc<Service>,
     work: Work,
-    request: Request<B>,
+    mut request: Request<B>,
 ) -> Result<Reply, Infallible>
 where
     B: Body<Data = Bytes> + Unpin,
 {
+    let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let route = router::route(&head.method, head.uri.path());
-    let page = route == Ok(Route::Welcome) && pages::wants_page(&head.headers);
-    let needs_token = !(page || matches!(route, Ok(Route::Health | Route::Asset)));
+    let upgrades = handshake::is_wanted(&head.method, &head.headers);
+    let page = route == Ok(Route::Welcome) && !upgrades && pages::wants_page(&head.headers);
+    let needs_token = !(page || matches!(route, Ok(Route::Health | Route::Alive | Route::Asset)));
     let allowed = service.access.check(&head.headers, head.uri.authority(), needs_token);
     let mut reply = match (allowed, route) {
         (Err(denied), _) => reply::closing(denied.into()),
@@ -101,6 +109,21 @@ where
             Err(bad) => bad.into(),
             Ok(query) => service.history(query).await,
         },
+        (Ok(()), Ok(Route::Welcome | Route::Socket)) if upgrades => socket(&head, &work, upgrade),
+        (Ok(()), Ok(Route::Socket)) => BadHandshake::Required.into(),
+        (Ok(()), Ok(Route::Sessions)) => service.sessions().await,
+        (Ok(()), Ok(Route::Messages(id))) => service.messages(id, head.uri.query()).await,
+        (Ok(()), Ok(Route::Session(id))) if head.method == Method::DELETE => {
+            service.delete(id).await
+        }
+        (Ok(()), Ok(Route::Session(id))) => match json_body(&head.headers, body).await {
+            Err(bad) => refused_body(bad),
+            Ok(bytes) => service.rename(id, &bytes).await,
+        },
+        (Ok(()), Ok(Route::Alive)) => {
+            let body = json!({ "status": "ok", "service": "crayfish" });
+            reply::json(StatusCode::OK, &body)
+        }
         (Ok(()), Ok(Route::State)) => service.state(),
         (Ok(()), Ok(Route::Health)) => service.health(),
         (Ok(()), Ok(Route::Asset)) => pages::asset(head.uri.path(), &head.headers),
@@ -109,6 +132,19 @@ where
     };
     reply.body_mut().hold(work.begin());
     Ok(reply)
+}
+
+/// Grants the upgrade or says why not.
+fn socket(head: &Parts, work: &Work, upgrade: OnUpgrade) -> Reply {
+    let handshake = match handshake::read(head.version, &head.headers) {
+        Ok(handshake) => handshake,
+        Err(bad) => return reply::closing(bad.into()),
+    };
+    let manners = if handshake.knows_us { Manners::Browser } else { Manners::CashCode };
+    if !work.upgrade(upgrade, manners) {
+        return reply::closing(BadHandshake::TooMany.into());
+    }
+    reply::switching(&handshake)
 }
 
 fn refused_body(bad: BadRequest) -> Reply {
@@ -121,13 +157,20 @@ async fn chat_body<B>(headers: &HeaderMap, body: B) -> Result<ChatBody, BadReque
 where
     B: Body<Data = Bytes> + Unpin,
 {
-    if !request::is_json(headers.get(CONTENT_TYPE).map(AsRef::as_ref)) {
-        return Err(BadRequest::NotJsonType);
-    }
-    let mut chat = ChatBody::parse(&read(headers, body).await?)?;
+    let mut chat = ChatBody::parse(&json_body(headers, body).await?)?;
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     chat.stream |= accepts.into_iter().any(request::wants_lines);
     Ok(chat)
+}
+
+async fn json_body<B>(headers: &HeaderMap, body: B) -> Result<Vec<u8>, BadRequest>
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if !request::is_json(headers.get(CONTENT_TYPE).map(AsRef::as_ref)) {
+        return Err(BadRequest::NotJsonType);
+    }
+    read(headers, body).await
 }
 
 async fn cancel_body<B>(headers: &HeaderMap, body: B) -> Result<Option<String>, BadRequest>
@@ -186,6 +229,7 @@ impl Service {
             text: chat.message,
             backend: chat.backend,
             answer_tokens_max: None,
+            seat: None,
         };
         match self.converse.submit(submission).await {
             Err(refused) => refused.into(),

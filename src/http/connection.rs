@@ -2,22 +2,51 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use hyper::upgrade::OnUpgrade;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+
+use crate::agent::visit::Manners;
+use crate::limits;
+
+/// What the connections of a listener have in common.
+#[derive(Debug)]
+pub(super) struct Common {
+    /// Told when a connection is no longer at work.
+    pub(super) freed: Notify,
+    /// Places for WebSockets.
+    sockets: Arc<Semaphore>,
+}
+
+impl Default for Common {
+    fn default() -> Self {
+        let sockets = Arc::new(Semaphore::new(limits::SOCKETS_MAX));
+        Self { freed: Notify::new(), sockets }
+    }
+}
+
+/// A connection that is to become a WebSocket.
+#[derive(Debug)]
+pub(super) struct Upgrade {
+    /// Resolves when the answer that grants it was sent.
+    pub(super) on: OnUpgrade,
+    pub(super) manners: Manners,
+    _place: OwnedSemaphorePermit,
+}
 
 /// Whether a connection is at work on a request that arrived whole. One that is not may be closed
 /// when somebody else needs its place.
 #[derive(Debug, Clone)]
 pub(super) struct Work {
     requests: Arc<AtomicUsize>,
-    /// Told when a connection is no longer at work.
-    freed: Arc<Notify>,
+    upgrade: Arc<Mutex<Option<Upgrade>>>,
+    common: Arc<Common>,
 }
 
 /// The connection is at work as long as this exists.
@@ -25,8 +54,21 @@ pub(super) struct Work {
 pub(super) struct Busy(Work);
 
 impl Work {
-    pub(super) fn new(freed: Arc<Notify>) -> Self {
-        Self { requests: Arc::default(), freed }
+    pub(super) fn new(common: Arc<Common>) -> Self {
+        Self { requests: Arc::default(), upgrade: Arc::default(), common }
+    }
+
+    /// Lets the connection become a WebSocket; false if there are too many.
+    pub(super) fn upgrade(&self, on: OnUpgrade, manners: Manners) -> bool {
+        let Ok(place) = Arc::clone(&self.common.sockets).try_acquire_owned() else { return false };
+        let upgrade = Upgrade { on, manners, _place: place };
+        *self.upgrade.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+        true
+    }
+
+    /// What the connection is to become, if it is.
+    pub(super) fn take_upgrade(&self) -> Option<Upgrade> {
+        self.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(super) fn begin(&self) -> Busy {
@@ -42,7 +84,7 @@ impl Work {
 impl Drop for Busy {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::Relaxed);
-        self.0.freed.notify_one();
+        self.0.common.freed.notify_one();
     }
 }
 

@@ -17,3 +17,5 @@ mod reply;
 mod request;
 mod router;
 pub mod server;
+mod sessions;
+mod socket;

@@ -9,7 +9,8 @@ use futures_util::stream::{Stream, StreamExt};
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use hyper::header::{
     ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName,
-    HeaderValue, REFERRER_POLICY, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    HeaderValue, REFERRER_POLICY, RETRY_AFTER, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_PROTOCOL,
+    SEC_WEBSOCKET_VERSION, UPGRADE, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use hyper::{Response, StatusCode};
 use serde::Serialize;
@@ -19,6 +20,7 @@ use super::access::Denied;
 use super::connection::Busy;
 use super::request::BadRequest;
 use super::router::NoRoute;
+use super::socket::handshake::{self, BadHandshake, Handshake};
 use crate::agent::Refused;
 
 const JSON: &str = "application/json";
@@ -129,6 +131,29 @@ pub(super) fn text(status: StatusCode, text: &str) -> Reply {
     reply(status, TEXT, Kind::Whole(Some(Bytes::copy_from_slice(text.as_bytes()))))
 }
 
+/// It is done, and there is nothing to say.
+pub(super) fn nothing() -> Reply {
+    let mut reply = reply(StatusCode::NO_CONTENT, TEXT, Kind::Whole(None));
+    reply.headers_mut().remove(CONTENT_TYPE);
+    reply
+}
+
+/// The connection becomes a WebSocket.
+pub(super) fn switching(handshake: &Handshake) -> Reply {
+    let mut reply = reply(StatusCode::SWITCHING_PROTOCOLS, TEXT, Kind::Whole(None));
+    let headers = reply.headers_mut();
+    headers.remove(CONTENT_TYPE);
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+    if let Ok(accept) = HeaderValue::from_str(&handshake.accept) {
+        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    if handshake.knows_us {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(handshake::PROTOCOL));
+    }
+    reply
+}
+
 /// Lines of JSON as they come, each sent at once.
 pub(super) fn lines(lines: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
     reply(StatusCode::OK, NDJSON, Kind::Pieces(Box::pin(lines)))
@@ -197,6 +222,27 @@ impl From<Denied> for Reply {
     }
 }
 
+impl From<BadHandshake> for Reply {
+    fn from(bad: BadHandshake) -> Self {
+        let hint = "connect with a WebSocket client";
+        match bad {
+            BadHandshake::Malformed(_) => error(StatusCode::BAD_REQUEST, &bad.to_string(), hint),
+            BadHandshake::Required => {
+                let mut reply = error(StatusCode::UPGRADE_REQUIRED, &bad.to_string(), hint);
+                let headers = reply.headers_mut();
+                headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+                let version = HeaderValue::from_static(handshake::VERSION);
+                headers.insert(SEC_WEBSOCKET_VERSION, version);
+                reply
+            }
+            BadHandshake::TooMany => {
+                let reply = error(StatusCode::SERVICE_UNAVAILABLE, &bad.to_string(), hint);
+                retry(reply, BUSY_RETRY)
+            }
+        }
+    }
+}
+
 impl From<BadRequest> for Reply {
     fn from(bad: BadRequest) -> Self {
         let status = match bad {
@@ -218,8 +264,13 @@ impl From<Refused> for Reply {
             Refused::TooLong { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Refused::Overloaded | Refused::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Refused::NotStored(_) => StatusCode::INSUFFICIENT_STORAGE,
+            Refused::NoSuchSession => StatusCode::NOT_FOUND,
+            Refused::Running => StatusCode::CONFLICT,
+            Refused::BadTitle { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
-        let body = json!({ "error": refused.to_string(), "code": refused.code() });
+        let error = refused.to_string();
+        // CashCode's clients look for `detail`.
+        let body = json!({ "error": error, "detail": error, "code": refused.code() });
         let reply = json(status, &body);
         match refused {
             Refused::Overloaded => retry(reply, BUSY_RETRY),

@@ -186,6 +186,31 @@ pub(super) fn cancel_session(body: &[u8]) -> Result<Option<String>, BadRequest> 
     Ok(session)
 }
 
+/// Reads the body of `PATCH /sessions/ID`: the new title.
+pub(super) fn title(body: &[u8]) -> Result<String, BadRequest> {
+    let mut title = None;
+    for (name, value) in members(body)? {
+        match name.as_str() {
+            "title" => title = string("title", value)?,
+            _ => return Err(BadRequest::UnknownField(told(&name))),
+        }
+    }
+    title.ok_or(BadRequest::Missing("title"))
+}
+
+/// Reads the query of `GET /sessions/ID/messages`: how many lines.
+pub(super) fn lines(query: Option<&str>) -> Result<usize, BadRequest> {
+    let mut lines = limits::HISTORY_LINES_MAX;
+    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match name {
+            "limit" => lines = limit(value)?,
+            _ => return Err(BadRequest::UnknownParameter(told(name))),
+        }
+    }
+    Ok(lines)
+}
+
 impl HistoryQuery {
     /// Reads the query of `GET /history`.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, BadRequest> {

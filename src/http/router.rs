@@ -3,12 +3,15 @@
 use hyper::Method;
 
 use super::pages;
+use crate::session::wire::is_chat_id;
 
 /// A route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Route {
-    /// `GET /`: what there is.
+pub(super) enum Route<'a> {
+    /// `GET /`: what there is; with an upgrade, the WebSocket.
     Welcome,
+    /// `GET /ws`: the WebSocket and nothing else.
+    Socket,
     /// `GET /healthz`: whether all is well.
     Health,
     /// `GET /state`: what is true now.
@@ -21,6 +24,14 @@ pub(super) enum Route {
     Cancel,
     /// `GET /assets/...`: a file of the page.
     Asset,
+    /// `GET /api/health`: that this is alive, for CashCode's clients.
+    Alive,
+    /// `GET /sessions`: the conversations.
+    Sessions,
+    /// `PATCH` and `DELETE /sessions/ID`: one conversation.
+    Session(&'a str),
+    /// `GET /sessions/ID/messages`: what was said in it.
+    Messages(&'a str),
 }
 
 /// Why there is no route.
@@ -37,28 +48,47 @@ pub(super) enum NoRoute {
 
 const READ: &str = "GET, HEAD";
 const WRITE: &str = "POST";
+const CHANGE: &str = "PATCH, DELETE";
 
 /// Paths, their routes, and the methods they take.
-const ROUTES: [(&str, Route, &str); 6] = [
+const ROUTES: [(&str, Route<'_>, &str); 10] = [
     ("/", Route::Welcome, READ),
+    ("/ws", Route::Socket, READ),
     ("/healthz", Route::Health, READ),
     ("/state", Route::State, READ),
     ("/history", Route::History, READ),
     ("/chat", Route::Chat, WRITE),
     ("/cancel", Route::Cancel, WRITE),
+    ("/sessions", Route::Sessions, READ),
+    ("/api/sessions", Route::Sessions, READ),
+    ("/api/health", Route::Alive, READ),
 ];
 
 /// The route of a path, which is compared byte for byte: no escapes, no trailing slash.
-pub(super) fn route(method: &Method, path: &str) -> Result<Route, NoRoute> {
-    let found = ROUTES.iter().find(|(known, ..)| *known == path);
-    let asset = path.starts_with(pages::PREFIX).then_some(&("", Route::Asset, READ));
-    let &(_, route, allow) = found.or(asset).ok_or(NoRoute::NotFound)?;
-    let fits = match *method {
-        Method::GET | Method::HEAD => allow == READ,
-        Method::POST => allow == WRITE,
-        _ => false,
-    };
+pub(super) fn route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRoute> {
+    let fixed = ROUTES.iter().find(|(known, ..)| *known == path);
+    let fixed = fixed.map(|&(_, route, allow)| (route, allow));
+    let asset = path.starts_with(pages::PREFIX).then_some((Route::Asset, READ));
+    let found = fixed.or(asset).or_else(|| of_session(path));
+    let (route, allow) = found.ok_or(NoRoute::NotFound)?;
+    let fits = allow.split(", ").any(|known| known == method.as_str());
     if fits { Ok(route) } else { Err(NoRoute::WrongMethod { allow }) }
+}
+
+/// The routes of one session. What cannot be a session's name is no path: nothing like `..` gets
+/// any further than this.
+fn of_session(path: &str) -> Option<(Route<'_>, &'static str)> {
+    let path = path.strip_prefix("/api").unwrap_or(path);
+    let rest = path.strip_prefix("/sessions/")?;
+    let (id, messages) = match rest.split_once('/') {
+        None => (rest, false),
+        Some((id, "messages")) => (id, true),
+        Some(_) => return None,
+    };
+    if !is_chat_id(id) {
+        return None;
+    }
+    Some(if messages { (Route::Messages(id), READ) } else { (Route::Session(id), CHANGE) })
 }
 
 #[cfg(test)]
@@ -79,6 +109,24 @@ mod tests {
             ("GET", "/assets/a/b.css", Ok(Route::Asset)),
             ("POST", "/assets/a/b.css", wrong("GET, HEAD")),
             ("GET", "/assets", Err(NoRoute::NotFound)),
+            ("GET", "/ws", Ok(Route::Socket)),
+            ("GET", "/sessions", Ok(Route::Sessions)),
+            ("GET", "/api/sessions", Ok(Route::Sessions)),
+            ("GET", "/api/health", Ok(Route::Alive)),
+            ("GET", "/sessions/a:b/messages", Ok(Route::Messages("a:b"))),
+            ("GET", "/api/sessions/main/messages", Ok(Route::Messages("main"))),
+            ("PATCH", "/sessions/main", Ok(Route::Session("main"))),
+            ("DELETE", "/api/sessions/main", Ok(Route::Session("main"))),
+            ("GET", "/sessions/main", wrong("PATCH, DELETE")),
+            ("POST", "/sessions", wrong("GET, HEAD")),
+            ("DELETE", "/sessions/%2e%2e", Err(NoRoute::NotFound)),
+            ("DELETE", "/sessions/..", Err(NoRoute::NotFound)),
+            ("DELETE", "/sessions/.", Err(NoRoute::NotFound)),
+            ("DELETE", "/sessions/a%0a", Err(NoRoute::NotFound)),
+            ("DELETE", "/sessions/", Err(NoRoute::NotFound)),
+            ("GET", "/sessions/main/", Err(NoRoute::NotFound)),
+            ("GET", "/sessions/main/messages/", Err(NoRoute::NotFound)),
+            ("GET", "/api/state", Err(NoRoute::NotFound)),
             ("GET", "/chat", wrong("POST")),
             ("HEAD", "/chat", wrong("POST")),
             ("OPTIONS", "/chat", wrong("POST")),

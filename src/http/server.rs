@@ -17,12 +17,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::api;
 pub use super::api::Service;
-use super::connection::{Patient, Work};
+use super::connection::{Common, Patient, Upgrade, Work};
+use super::socket;
+use crate::agent::visit::Visit;
 use crate::limits;
 
 /// How long a connection without work is given at the stop to have its last bytes taken.
@@ -37,7 +38,7 @@ struct Place {
 
 /// Serves `listener` until `stop`, then drains for at most `limits::DOOR_DRAIN_MAX`.
 pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: CancellationToken) {
-    let freed = Arc::new(Notify::new());
+    let common = Arc::new(Common::default());
     // In the order in which they came.
     let mut places: VecDeque<Place> = VecDeque::new();
     let mut connections = FuturesUnordered::new();
@@ -49,7 +50,7 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
             number += 1;
             let place = Place {
                 number,
-                work: Work::new(Arc::clone(&freed)),
+                work: Work::new(Arc::clone(&common)),
                 leave: CancellationToken::new(),
             };
             let (work, leave) = (place.work.clone(), place.leave.clone());
@@ -65,7 +66,7 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
             () = stop.cancelled() => break,
             Some(left) = connections.next() => places.retain(|place| place.number != left),
             // A connection at rest again makes room.
-            () = freed.notified(), if waiting.is_some() => {}
+            () = common.freed.notified(), if waiting.is_some() => {}
             stream = accept(&listener), if waiting.is_none() => waiting = Some(stream),
         }
     }
@@ -113,7 +114,7 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Serves one connection until it ends, has to `leave`, or is drained after `stop`.
+/// Serves one connection, and the WebSocket that it may become, until it ends, has to `leave`, or is drained after `stop`.
 async fn connection<T>(
     io: T,
     service: Arc<Service>,
@@ -125,13 +126,15 @@ async fn connection<T>(
 {
     let io = TokioIo::new(Patient::new(io, limits::DOOR_WRITE_TIMEOUT));
     let at_work = work.clone();
+    let serving = Arc::clone(&service);
     let answer =
-        service_fn(move |request| api::answer(Arc::clone(&service), work.clone(), request));
+        service_fn(move |request| api::answer(Arc::clone(&serving), work.clone(), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(limits::HTTP_HEAD_TIMEOUT)
         .max_buf_size(limits::HTTP_HEAD_BYTES_MAX)
-        .serve_connection(io, answer);
+        .serve_connection(io, answer)
+        .with_upgrades();
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
         biased;
@@ -139,6 +142,10 @@ async fn connection<T>(
         ended = connection.as_mut() => {
             if let Err(error) = ended {
                 tracing::debug!(%error, "HTTP connection ended early");
+            } else if let Some(upgrade) = at_work.take_upgrade() {
+                // Kept apart: most connections never need its room.
+                let _busy = at_work.begin();
+                Box::pin(upgraded::<T>(upgrade, &service, stop)).await;
             }
             return;
         }
@@ -149,6 +156,24 @@ async fn connection<T>(
             return;
         }
     }
+}
+
+/// Serves the WebSocket that a connection has become.
+async fn upgraded<T>(mut upgrade: Upgrade, service: &Service, stop: CancellationToken)
+where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let upgraded = match (&mut upgrade.on).await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "WebSocket did not begin");
+            return;
+        }
+    };
+    let Ok(parts) = upgraded.downcast::<TokioIo<Patient<T>>>() else { return };
+    let visit =
+        Visit::new(Arc::clone(&service.converse), service.snapshot.clone(), upgrade.manners);
+    socket::serve(parts.io.into_inner(), &parts.read_buf, visit, stop).await;
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! # Absences
 //! Running a turn (`agent`), and whether two may run at once: that is the agent's queue.
 
+pub mod list;
 pub mod log;
 mod recent;
 #[cfg(test)]
@@ -23,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::WallClock;
 use crate::limits;
-use crate::store::{OpenTurn, SessionRow, Store, StoreError, Stored, Write};
+use crate::store::{OpenTurn, Store, StoreError, Stored, Write};
 use log::{Assistant, End, Line, Logged, Outcome, User};
 use recent::{Recent, Running};
 use window::PastTurn;
@@ -300,14 +301,6 @@ impl Sessions {
         Ok(lines.split_off(surplus))
     }
 
-    /// The sessions, the most recently used first.
-    ///
-    /// # Errors
-    /// As the store answers.
-    pub async fn list(&self, limit: usize) -> Result<Vec<SessionRow>, StoreError> {
-        self.store.sessions(limit).await
-    }
-
     /// Does something with a session in memory, reading it first if it is not there.
     async fn with<T>(
         &self,
@@ -384,8 +377,9 @@ fn interrupted(turn: &OpenTurn, at_ms: i64) -> Write {
     }
 }
 
-/// The beginning of the first message, on one line.
-fn title(typed: &str) -> String {
+/// The title a session gets with its first message: the message's beginning, on one line.
+#[must_use]
+pub fn title(typed: &str) -> String {
     let words = typed.split_whitespace().collect::<Vec<_>>().join(" ");
     words.chars().take(limits::SESSION_TITLE_CHARS).collect()
 }

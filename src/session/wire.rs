@@ -12,10 +12,12 @@
 //! - No I/O, and no turn: `agent::frames` turns what happens in one into these frames.
 
 mod client;
+mod metadata;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::client::{BadFrame, ClientFrame, is_chat_id};
+pub use self::metadata::{Llm, Metadata};
 use crate::snapshot::Snapshot;
 
 /// Version of the frames, told in `ready`. It rises when a field changes its meaning.
@@ -33,11 +35,51 @@ pub enum ServerFrame {
         client_id: String,
         /// The agent's name.
         designation: String,
+        /// A conversation of the connection's own, where a door gives one: nothing of it exists
+        /// until something is said in it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        chat_id: Option<String>,
     },
     /// The connection's conversation is now this one.
     Attached {
         /// Its name.
         chat_id: String,
+    },
+    /// A turn that is not finished, as it is now. Sent after `attached`, one for each; what is
+    /// told of the turn from then on continues `text`.
+    Snapshot {
+        /// The conversation.
+        chat_id: String,
+        /// The turn.
+        turn: u64,
+        /// What the person said.
+        content: String,
+        /// What was shown so far.
+        text: String,
+        /// Seconds until the first word, while there is none and a guess is known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        about_s: Option<u32>,
+    },
+    /// Somebody else said something in a conversation that this connection follows.
+    User {
+        /// The conversation.
+        chat_id: String,
+        /// The turn it opened.
+        turn: u64,
+        /// What was said.
+        content: String,
+    },
+    /// A conversation has a title: after its first message, and when somebody gave it another.
+    SessionUpdated(SessionInfo),
+    /// Somebody took a conversation away.
+    SessionDeleted {
+        /// The conversation.
+        chat_id: String,
+    },
+    /// Answers `sessions`.
+    Sessions {
+        /// The most recently used first.
+        sessions: Vec<SessionInfo>,
     },
     /// The person has to wait.
     Waiting {
@@ -109,6 +151,17 @@ pub enum ServerFrame {
         /// The state.
         status: Box<Status>,
     },
+}
+
+/// A conversation in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionInfo {
+    /// Its name.
+    pub chat_id: String,
+    /// Its title: the beginning of its first message, or what a person gave it.
+    pub title: String,
+    /// When something was last said in it, RFC 3339 in UTC.
+    pub updated_at: String,
 }
 
 /// The end of a turn that went well.
@@ -205,13 +258,19 @@ impl ServerFrame {
     /// The frame as one line of JSON with its line end. Line ends inside texts are escaped.
     #[must_use]
     pub fn to_line(&self) -> String {
-        // These types hold only strings, numbers and lists: writing them cannot fail, and a frame
-        // that says so beats a panic if that ever changes.
-        let mut line = serde_json::to_string(self).unwrap_or_else(|_| {
-            r#"{"event":"error","detail":"a frame could not be written","code":"internal"}"#.into()
-        });
+        let mut line = self.to_json();
         line.push('\n');
         line
+    }
+
+    /// The frame as JSON on one line, without a line end.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        // These types hold only strings, numbers and lists: writing them cannot fail, and a frame
+        // that says so beats a panic if that ever changes.
+        serde_json::to_string(self).unwrap_or_else(|_| {
+            r#"{"event":"error","detail":"a frame could not be written","code":"internal"}"#.into()
+        })
     }
 
     /// Whether this frame ends a turn.

@@ -114,7 +114,15 @@ impl Backlog {
                     }
                     !replaced
                 }),
-                Write::Begin { .. } => {}
+                // What came before for the session goes with it.
+                Write::Delete { session } => out.retain_mut(|p| {
+                    let gone = session_of(&p.write) == session.as_ref();
+                    if gone {
+                        p.answer(Err(error.clone()));
+                    }
+                    !gone
+                }),
+                Write::Begin { .. } | Write::Rename { .. } => {}
             }
             out.push_back(next);
         }
@@ -122,10 +130,22 @@ impl Backlog {
     }
 }
 
+fn session_of(write: &Write) -> &str {
+    match write {
+        Write::Begin { session, .. }
+        | Write::Partial { session, .. }
+        | Write::Finish { session, .. }
+        | Write::Rename { session, .. }
+        | Write::Delete { session } => session,
+    }
+}
+
 fn bytes_of(write: &Write) -> usize {
     ROW_BYTES
         + match write {
             Write::Partial { text, .. } => text.len(),
+            Write::Rename { title, .. } => title.len(),
+            Write::Delete { .. } => 0,
             Write::Begin { events, .. } | Write::Finish { events, .. } => {
                 events.iter().map(|e| ROW_BYTES + e.body.len()).sum()
             }

@@ -26,6 +26,16 @@ pub(super) const HAS_ENDED: &str = "SELECT 1 FROM event INDEXED BY event_by_turn
 pub(super) const EVENTS_FROM: &str = "SELECT seq, turn, at_ms, kind, body
     FROM event INDEXED BY event_by_turn WHERE session = ?1 AND turn >= ?2 ORDER BY seq";
 
+/// Takes a session away; one write, hence one transaction.
+const DELETE_SESSION: [&str; 3] = [
+    "DELETE FROM partial WHERE session = ?1",
+    "DELETE FROM event WHERE session = ?1",
+    "DELETE FROM session WHERE id = ?1",
+];
+
+/// Lists sessions; `WHERE` or `ORDER BY` follow.
+const SESSIONS: &str = "SELECT id, title, profile, created_ms, updated_ms FROM session";
+
 /// Which database, and what opening it needs.
 pub(super) struct Plan {
     pub(super) options: Options,
@@ -282,6 +292,17 @@ fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
                 .map_err(sql)?;
             Ok(())
         }
+        Write::Rename { session, title } => {
+            let rename = "UPDATE session SET title = ?2 WHERE id = ?1";
+            connection.execute(rename, params![session, title]).map_err(sql)?;
+            Ok(())
+        }
+        Write::Delete { session } => {
+            for delete in DELETE_SESSION {
+                connection.execute(delete, [session]).map_err(sql)?;
+            }
+            Ok(())
+        }
     }
 }
 
@@ -335,21 +356,25 @@ pub(super) fn events_from(
 }
 
 pub(super) fn sessions(connection: &Connection, limit: usize) -> rusqlite::Result<Vec<SessionRow>> {
-    let mut statement = connection.prepare(
-        "SELECT id, title, profile, created_ms, updated_ms FROM session
-         ORDER BY updated_ms DESC, id LIMIT ?1",
-    )?;
+    let mut statement =
+        connection.prepare(&format!("{SESSIONS} ORDER BY updated_ms DESC, id LIMIT ?1"))?;
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let rows = statement.query_map([limit], |row| {
-        Ok(SessionRow {
-            id: row.get(0)?,
-            title: row.get(1)?,
-            profile: row.get(2)?,
-            created_ms: row.get(3)?,
-            updated_ms: row.get(4)?,
-        })
-    })?;
+    let rows = statement.query_map([limit], session_row)?;
     rows.collect()
+}
+
+pub(super) fn session(connection: &Connection, id: &str) -> rusqlite::Result<Option<SessionRow>> {
+    connection.query_row(&format!("{SESSIONS} WHERE id = ?1"), [id], session_row).optional()
+}
+
+fn session_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
+    Ok(SessionRow {
+        id: row.get(0)?,
+        title: row.get(1)?,
+        profile: row.get(2)?,
+        created_ms: row.get(3)?,
+        updated_ms: row.get(4)?,
+    })
 }
 
 pub(super) fn open_turns(connection: &Connection) -> rusqlite::Result<Vec<OpenTurn>> {

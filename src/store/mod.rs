@@ -224,7 +224,9 @@ impl Store {
     pub fn submit(&self, write: Write) -> Result<Ack, (StoreError, Write)> {
         let reserved = match write {
             Write::Partial { .. } => 2 * limits::STORE_QUEUE_RESERVED,
-            Write::Begin { .. } => limits::STORE_QUEUE_RESERVED,
+            Write::Begin { .. } | Write::Rename { .. } | Write::Delete { .. } => {
+                limits::STORE_QUEUE_RESERVED
+            }
             Write::Finish { .. } => 0,
         };
         if self.jobs.is_closed() {
@@ -269,6 +271,15 @@ impl Store {
     /// As [`Store::events_from`].
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionRow>, StoreError> {
         self.read(move |c| disk::sessions(c, limit)).await
+    }
+
+    /// One session; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn session(&self, session: &str) -> Result<Option<SessionRow>, StoreError> {
+        let session = session.to_owned();
+        self.read(move |c| disk::session(c, &session)).await
     }
 
     /// Turns that have not ended. At start these are what a crash left behind.

@@ -92,4 +92,17 @@ pub enum Write {
         /// Its events.
         events: Vec<NewEvent>,
     },
+    /// Gives a session another title. Does nothing if there is no such session.
+    Rename {
+        /// The session.
+        session: Arc<str>,
+        /// The new title.
+        title: String,
+    },
+    /// Takes a session away with all its events and whatever its turns had shown. The log is
+    /// append-only otherwise: nothing else ever takes a row from it.
+    Delete {
+        /// The session.
+        session: Arc<str>,
+    },
 }

@@ -5,6 +5,8 @@ pub(super) const HELP: &str = "\
 /history       the last lines of this conversation
 /status        what the daemon does
 /new           begin a conversation of its own
+/sessions      the conversations there are
+/session NAME  go on with that one; without a name the main one
 /backend NAME  who answers from now on; without a name the configured order
 /stop          stop what runs in this conversation
 /quit          leave (also Ctrl-D)
@@ -22,6 +24,9 @@ pub(super) enum Command {
     New,
     Backend(Option<String>),
     Stop,
+    Sessions,
+    /// Absent is the main one.
+    Session(Option<String>),
     /// Begins with a slash and is none of these.
     Unknown(String),
 }
@@ -44,6 +49,8 @@ pub(super) fn parse(line: &str) -> Command {
         ("/status", None) => Command::Status,
         ("/new", None) => Command::New,
         ("/stop", None) => Command::Stop,
+        ("/sessions", None) => Command::Sessions,
+        ("/session", _) if words.next().is_none() => Command::Session(argument.map(str::to_owned)),
         ("/backend", _) if words.next().is_none() => Command::Backend(argument.map(str::to_owned)),
         _ => Command::Unknown(name.chars().take(40).collect()),
     }
@@ -67,6 +74,10 @@ mod tests {
             ("/help", Command::Help),
             ("/quit ", Command::Quit),
             ("/history", Command::History),
+            ("/sessions", Command::Sessions),
+            ("/session", Command::Session(None)),
+            ("/session work:1 ", Command::Session(Some("work:1".into()))),
+            ("/session a b", unknown("/session")),
             ("/status", Command::Status),
             ("/new", Command::New),
             ("/stop", Command::Stop),

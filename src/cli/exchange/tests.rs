@@ -10,6 +10,7 @@ use crate::agent::TurnEvent;
 use crate::agent::fake::{Fake, Script};
 use crate::cli::place::Places;
 use crate::connector::terminal::{self, SOCKET_NAME, Socket};
+use crate::session::wire::Metadata;
 use crate::snapshot::{self, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.
@@ -89,7 +90,7 @@ impl Show for Seen {
 }
 
 pub(in crate::cli) fn message(text: &str) -> ClientFrame {
-    ClientFrame::Message { chat_id: None, content: text.into(), backend: None }
+    ClientFrame::Message { chat_id: None, content: text.into(), metadata: Metadata::default() }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::metadata::Metadata;
 use crate::limits;
 
 /// Longest session name, from CashCode's `chat_id` pattern.
@@ -18,6 +19,10 @@ pub enum ClientFrame {
     Attach {
         /// Which.
         chat_id: String,
+        /// Asks for the lines of later turns than this: what a client missed while it was away.
+        after_turn: Option<u64>,
+        /// Asks for so many of the last lines, 1 to `limits::HISTORY_LINES_MAX`.
+        history: Option<usize>,
     },
     /// Stops the running turn (`cancel`, and `stop` with the same meaning).
     Cancel {
@@ -30,8 +35,8 @@ pub enum ClientFrame {
         chat_id: Option<String>,
         /// What the person typed.
         content: String,
-        /// A backend by name, from `metadata.backend`.
-        backend: Option<String>,
+        /// Who is to answer, and with what.
+        metadata: Metadata,
     },
     /// Asks for the last lines.
     History {
@@ -40,6 +45,8 @@ pub enum ClientFrame {
         /// How many lines, 1 to `limits::HISTORY_LINES_MAX`.
         limit: usize,
     },
+    /// Asks for the conversations.
+    Sessions,
     /// Asks for the daemon's state.
     Status,
 }
@@ -62,24 +69,19 @@ impl ClientFrame {
     /// # Errors
     /// What is wrong with it, in the words CashCode's clients know where it has them.
     pub fn parse(frame: &[u8]) -> Result<Self, BadFrame> {
-        let value: Value = serde_json::from_slice(frame)
-            .map_err(|error| BadFrame::plain(format!("not JSON: {error}")))?;
-        let Some(fields) = value.as_object() else {
-            return Err(BadFrame::plain("typed JSON envelope required"));
-        };
-        let Some(kind) = fields.get("type").and_then(Value::as_str) else {
-            return Err(BadFrame::plain("typed JSON envelope required"));
-        };
+        let untyped = || BadFrame::plain("typed JSON envelope required");
+        let value: Value = serde_json::from_slice(frame).map_err(|_| untyped())?;
+        let fields = value.as_object().ok_or_else(untyped)?;
+        let kind = fields.get("type").and_then(Value::as_str).ok_or_else(untyped)?;
         let chat_id = chat_id(fields)?;
         match kind {
             "ping" => Ok(Self::Ping),
             "new_chat" => Ok(Self::NewChat),
-            "attach" => chat_id
-                .map(|chat_id| Self::Attach { chat_id })
-                .ok_or_else(|| BadFrame::plain("invalid chat_id")),
+            "attach" => attach(fields, chat_id),
             "cancel" | "stop" => Ok(Self::Cancel { chat_id }),
             "message" => message(fields, chat_id),
             "history" => history(fields, chat_id),
+            "sessions" => Ok(Self::Sessions),
             "status" => Ok(Self::Status),
             other => {
                 let other: String = other.chars().take(CHAT_ID_MAX).collect();
@@ -101,9 +103,12 @@ impl ClientFrame {
             Self::Ping => put("type", "ping".into()),
             Self::NewChat => put("type", "new_chat".into()),
             Self::Status => put("type", "status".into()),
-            Self::Attach { chat_id } => {
+            Self::Sessions => put("type", "sessions".into()),
+            Self::Attach { chat_id, after_turn, history } => {
                 put("type", "attach".into());
                 put("chat_id", chat_id.as_str().into());
+                put("after_turn", (*after_turn).into());
+                put("history", (*history).into());
             }
             Self::Cancel { chat_id } => {
                 put("type", "cancel".into());
@@ -114,13 +119,11 @@ impl ClientFrame {
                 put("chat_id", chat_id.as_deref().into());
                 put("limit", (*limit).into());
             }
-            Self::Message { chat_id, content, backend } => {
+            Self::Message { chat_id, content, metadata } => {
                 put("type", "message".into());
                 put("chat_id", chat_id.as_deref().into());
                 put("content", content.as_str().into());
-                if let Some(backend) = backend {
-                    put("metadata", serde_json::json!({ "backend": backend }));
-                }
+                put("metadata", metadata.to_json());
             }
         }
         Value::Object(fields).to_string()
@@ -141,25 +144,34 @@ fn message(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<Clien
         Some(Value::String(content)) if !content.trim().is_empty() => content.clone(),
         _ => return Err(bad("missing content")),
     };
-    let backend = match fields.get("metadata") {
-        None | Some(Value::Null) => None,
-        Some(Value::Object(metadata)) => match metadata.get("backend") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(backend)) => Some(backend.clone()),
-            Some(_) => return Err(bad("metadata.backend must be a string")),
-        },
-        Some(_) => return Err(bad("metadata must be an object")),
+    let metadata = Metadata::parse(fields.get("metadata")).map_err(|detail| bad(&detail))?;
+    Ok(ClientFrame::Message { chat_id, content, metadata })
+}
+
+fn attach(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<ClientFrame, BadFrame> {
+    let Some(chat_id) = chat_id else { return Err(BadFrame::plain("invalid chat_id")) };
+    let number = |name: &str| match fields.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(value) => value.as_u64().map(Some).ok_or_else(|| BadFrame {
+            detail: format!("{name} must be a whole number"),
+            chat_id: Some(chat_id.clone()),
+        }),
     };
-    Ok(ClientFrame::Message { chat_id, content, backend })
+    let after_turn = number("after_turn")?;
+    let history = number("history")?.map(lines);
+    Ok(ClientFrame::Attach { chat_id, after_turn, history })
+}
+
+/// A number of lines; one beyond the bounds is moved to them, as the seed does.
+fn lines(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX).clamp(1, limits::HISTORY_LINES_MAX)
 }
 
 fn history(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<ClientFrame, BadFrame> {
     let limit = match fields.get("limit") {
         None | Some(Value::Null) => limits::HISTORY_LINES_DEFAULT,
         Some(limit) => match limit.as_u64() {
-            Some(limit) => {
-                usize::try_from(limit).unwrap_or(usize::MAX).clamp(1, limits::HISTORY_LINES_MAX)
-            }
+            Some(limit) => lines(limit),
             None => {
                 let detail = "limit must be a whole number".to_owned();
                 return Err(BadFrame { detail, chat_id });

@@ -24,6 +24,8 @@ fn frames_that_are_wrong_are_named() {
             r#"{"type":"message","content":"x","metadata":{"backend":1}}"#,
             "metadata.backend must be a string",
         ),
+        (r#"{"type":"attach","chat_id":"a","after_turn":-1}"#, "after_turn must be a whole number"),
+        (r#"{"type":"attach","chat_id":"a","history":"x"}"#, "history must be a whole number"),
         (r#"{"type":"history","limit":"20"}"#, "limit must be a whole number"),
         (r#"{"type":"history","limit":-1}"#, "limit must be a whole number"),
     ];
@@ -31,11 +33,11 @@ fn frames_that_are_wrong_are_named() {
         assert_eq!(detail(frame), expected, "{frame}");
     }
     for frame in ["", "{", "\u{0}", r#"{"type":"message","content":"\ud800"}"#] {
-        assert!(detail(frame).starts_with("not JSON"), "{frame}");
+        assert_eq!(detail(frame), "typed JSON envelope required", "{frame}");
     }
     assert!(ClientFrame::parse(b"{\"type\":\"ping\xff\"}").is_err());
     let deep = "[".repeat(20_000);
-    assert!(detail(&deep).starts_with("not JSON"));
+    assert_eq!(detail(&deep), "typed JSON envelope required");
 }
 
 #[test]
@@ -45,15 +47,25 @@ fn a_client_frame_survives_being_written_and_read() {
         ClientFrame::Ping,
         ClientFrame::NewChat,
         ClientFrame::Status,
-        ClientFrame::Attach { chat_id: "a".into() },
+        ClientFrame::Sessions,
+        ClientFrame::Attach { chat_id: "a".into(), after_turn: None, history: None },
+        ClientFrame::Attach { chat_id: "a".into(), after_turn: Some(0), history: Some(9) },
         ClientFrame::Cancel { chat_id: None },
         ClientFrame::Cancel { chat_id: id() },
         ClientFrame::History { chat_id: id(), limit: 7 },
-        ClientFrame::Message { chat_id: None, content: "two\nlines".into(), backend: None },
+        ClientFrame::Message {
+            chat_id: None,
+            content: "two\nlines".into(),
+            metadata: Metadata::default(),
+        },
         ClientFrame::Message {
             chat_id: id(),
             content: "\u{0}\u{1b}".into(),
-            backend: Some("ollama".into()),
+            metadata: Metadata {
+                backend: Some("ollama".into()),
+                llm: Some(Llm { provider: "ollama".into(), model: "m".into() }),
+                selections: Vec::new(),
+            },
         },
     ];
     for frame in frames {
@@ -67,10 +79,10 @@ fn a_client_frame_survives_being_written_and_read() {
 fn stop_means_cancel_and_unknown_fields_are_left_alone() {
     let frame = ClientFrame::parse(br#"{"type":"stop","chat_id":"x","colour":"red"}"#);
     assert_eq!(frame, Ok(ClientFrame::Cancel { chat_id: Some("x".into()) }));
-    let frame = ClientFrame::parse(
-        br#"{"type":"message","content":"hi","metadata":{"llm":{"provider":"ollama"}}}"#,
-    );
-    let plain = ClientFrame::Message { chat_id: None, content: "hi".into(), backend: None };
+    let frame =
+        ClientFrame::parse(br#"{"type":"message","content":"hi","metadata":{"colour":"red"}}"#);
+    let metadata = Metadata::default();
+    let plain = ClientFrame::Message { chat_id: None, content: "hi".into(), metadata };
     assert_eq!(frame, Ok(plain));
 }
 
@@ -90,6 +102,11 @@ fn every_frame() -> Vec<ServerFrame> {
         backends: vec![crate::snapshot::BackendState::default()],
         ..Snapshot::default()
     };
+    let info = || SessionInfo {
+        chat_id: "main".into(),
+        title: "hi".into(),
+        updated_at: "2026-01-01T00:00:00Z".into(),
+    };
     let line = HistoryLine {
         role: "agent".into(),
         content: "hi".into(),
@@ -98,7 +115,23 @@ fn every_frame() -> Vec<ServerFrame> {
         outcome: Some("done".into()),
     };
     vec![
-        ServerFrame::Ready { v: VERSION, client_id: "c".into(), designation: "Crayfish".into() },
+        ServerFrame::Ready {
+            v: VERSION,
+            client_id: "c".into(),
+            designation: "Crayfish".into(),
+            chat_id: Some(chat_id()),
+        },
+        ServerFrame::Snapshot {
+            chat_id: chat_id(),
+            turn: 1,
+            content: "hi".into(),
+            text: "He".into(),
+            about_s: Some(2),
+        },
+        ServerFrame::User { chat_id: chat_id(), turn: 1, content: "hi".into() },
+        ServerFrame::SessionUpdated(info()),
+        ServerFrame::SessionDeleted { chat_id: chat_id() },
+        ServerFrame::Sessions { sessions: vec![info()] },
         ServerFrame::Attached { chat_id: chat_id() },
         ServerFrame::Waiting { chat_id: chat_id(), turn: 1, about_s: 9 },
         ServerFrame::Delta { chat_id: chat_id(), text: "a\nb".into(), stream_id: 1 },
