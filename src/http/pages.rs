@@ -86,7 +86,7 @@ fn serve(asset: &Asset, headers: &HeaderMap, keep: &'static str) -> Reply {
         return reply::text(StatusCode::NOT_ACCEPTABLE, why);
     }
     let mut answer = if is_known(headers, &tag) {
-        reply::nothing(StatusCode::NOT_MODIFIED)
+        reply::unchanged()
     } else {
         reply::bytes(asset.content_type, Bytes::from_static(asset.gzip))
     };

@@ -119,9 +119,9 @@ pub(super) fn bytes(content_type: &'static str, bytes: Bytes) -> Reply {
     reply(StatusCode::OK, content_type, Kind::Whole(Some(bytes)))
 }
 
-/// An answer without a body.
-pub(super) fn nothing(status: StatusCode) -> Reply {
-    let mut reply = reply(status, TEXT, Kind::Whole(None));
+/// What the client has is still true.
+pub(super) fn unchanged() -> Reply {
+    let mut reply = reply(StatusCode::NOT_MODIFIED, TEXT, Kind::Whole(None));
     reply.headers_mut().remove(CONTENT_TYPE);
     reply
 }

@@ -62,8 +62,12 @@ function open(id) {
 
 function attach(which) {
   if (which.attached || !door.isOpen) return;
-  which.attached = true;
+  which.attach();
   door.send({ type: "attach", chat_id: which.id, history: LINES });
+  door.after(() => {
+    which.settle(!which.shortened);
+    pump();
+  });
 }
 
 function say(text) {
@@ -138,8 +142,7 @@ function frame(frame) {
       break;
     case "history":
       about.shortened = frame.turns.length >= LINES ? LINES : 0;
-      about.history(frame.turns, !about.loaded);
-      pump();
+      about.history(frame.turns);
       break;
     case "error":
       if (frame.turn === undefined) {

@@ -22,7 +22,9 @@ export class Conversation {
     /** Whether this connection attached it, and whether its history came. */
     this.attached = false;
     this.loaded = false;
-    this.shortened = false;
+    this.shortened = 0;
+    /** What was said by turn, as told since attaching. */
+    this.said = new Map();
     this.changed = changed;
     this.outbox = readList(`outbox.${id}`).filter((entry) => typeof entry?.text === "string");
     for (const entry of this.outbox) entry.key = ++keys;
@@ -100,42 +102,62 @@ export class Conversation {
       if (!announced && entry?.state === "sent" && number > entry.after) {
         this.outbox.shift();
         this.keep();
-        Object.assign(turn, { said: entry.text, saidAt: entry.at, claimed: entry });
+        Object.assign(turn, { said: entry.text, saidAt: entry.at });
       }
+      // It is there, whatever the history says that was read a moment earlier.
+      this.said.set(number, null);
       this.changed(this, null);
     }
     if (!ENDED.has(turn.outcome)) this.live = number;
     return turn;
   }
 
-  /** Lines of the log, oldest first. `whole`: they came after attaching, so they decide. */
-  history(lines, whole) {
-    const answered = new Set();
+  /** Asked for what is true now: the history and the unfinished turns come, then `settle`. */
+  attach() {
+    this.attached = true;
+    this.loaded = false;
+    this.said = new Map();
+  }
+
+  /**
+   * All has come. What was said decides: a message that is among it was taken on, any other goes
+   * out again. `all`: nothing of the conversation is left out, so what is not among it is gone.
+   */
+  settle(all) {
+    for (const number of [...this.turns.keys()]) {
+      if (this.said.has(number)) continue;
+      if (all || this.turns.get(number).outcome === "running") this.turns.delete(number);
+    }
+    this.last = Math.max(0, ...this.turns.keys());
+    this.live = 0;
+    for (const turn of this.turns.values()) if (turn.outcome === "running") this.live = Math.max(this.live, turn.turn);
+    this.outbox = this.outbox.filter((entry) => {
+      if (entry.state !== "sent") return true;
+      for (const [number, text] of this.said) {
+        if (number > entry.after && text === entry.text) {
+          this.said.delete(number);
+          return false;
+        }
+      }
+      entry.state = "kept";
+      return true;
+    });
+    this.keep();
+    this.loaded = true;
+    this.changed(this, null);
+  }
+
+  /** Lines of the log, oldest first. */
+  history(lines) {
     for (const line of lines) {
       const turn = this.turn(line.turn);
       if (line.role === "user") {
-        if (turn.claimed && turn.claimed.text !== line.content) this.outbox.unshift(turn.claimed);
-        delete turn.claimed;
+        this.said.set(line.turn, line.content);
         turn.said = line.content;
         turn.saidAt = Date.parse(line.at) || turn.saidAt;
       } else {
-        answered.add(line.turn);
         this.answered(turn, line);
       }
-    }
-    if (whole) {
-      this.live = 0;
-      for (const turn of this.turns.values()) if (turn.outcome === "running") this.live = Math.max(this.live, turn.turn);
-      const claimed = new Set();
-      this.outbox = this.outbox.filter((entry) => {
-        if (entry.state !== "sent") return true;
-        const line = lines.find((l) => l.role === "user" && l.turn > entry.after && l.content === entry.text && !claimed.has(l.turn));
-        if (line) claimed.add(line.turn);
-        else entry.state = "kept";
-        return !line;
-      });
-      this.keep();
-      this.loaded = true;
     }
     this.changed(this, null);
   }
@@ -144,16 +166,13 @@ export class Conversation {
     const ended = ENDED.has(line.outcome);
     turn.outcome = line.outcome ?? "done";
     turn.endedAt = Date.parse(line.at) || 0;
-    for (const name of ["backend", "model", "elapsed_ms", "cut", "clipped", "code"]) {
+    for (const name of ["backend", "model", "elapsed_ms", "code", "words"]) {
       if (line[name] !== undefined && line[name] !== null) turn[name] = line[name];
     }
-    if (turn.outcome !== "error" && turn.outcome !== "interrupted") {
-      turn.answer = line.content;
-    } else if (!turn.words || !line.content.endsWith(turn.words)) {
-      // The log tells what was shown and, after an empty line, why it ended.
-      const gap = line.content.lastIndexOf("\n\n");
-      turn.answer = gap < 0 ? "" : line.content.slice(0, gap);
-      turn.words = gap < 0 ? line.content : line.content.slice(gap + 2);
+    // The line is what was shown and, after an empty line, why it ended.
+    turn.answer = line.content;
+    if (line.words && line.content.endsWith(line.words)) {
+      turn.answer = line.content.slice(0, line.content.length - line.words.length).replace(/\n\n$/, "");
     }
     if (ended && this.live === turn.turn) this.live = 0;
   }
@@ -161,6 +180,7 @@ export class Conversation {
   /** Attached: what an unfinished turn has shown so far. */
   snapshot(frame) {
     const turn = this.begun(frame.turn, true);
+    this.said.set(frame.turn, frame.content);
     if (ENDED.has(turn.outcome)) return;
     turn.said = frame.content;
     turn.answer = frame.text;
@@ -178,6 +198,7 @@ export class Conversation {
     switch (frame.event) {
       case "user":
         turn.said = frame.content;
+        this.said.set(number, frame.content);
         break;
       case "waiting":
         Object.assign(turn, { about: frame.about_s, since: Date.now() });

@@ -29,12 +29,12 @@ export async function request(method, path, body) {
   return value;
 }
 
-/** The token as a protocol name: browsers let a page set nothing else on a socket. */
+/** The token as a protocol's name: browsers let a page set nothing else on a socket. */
 function protocols() {
   const token = read("token");
-  if (!token) return ["crayfish"];
-  const name = btoa(token).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-  return ["crayfish", `token.${name}`];
+  if (!token) return ["crayfish.v1"];
+  const bytes = [...new TextEncoder().encode(token)];
+  return ["crayfish.v1", `crayfish.token.${bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("")}`];
 }
 
 export class Door {
@@ -48,6 +48,8 @@ export class Door {
     this.timer = 0;
     this.heard = 0;
     this.attempt = 0;
+    /** What is to be done at each pong to come. */
+    this.pongs = [];
     addEventListener("online", () => this.now());
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.look(); });
     setInterval(() => this.look(), 5000);
@@ -72,6 +74,7 @@ export class Door {
     const socket = this.socket;
     this.socket = null;
     this.isOpen = false;
+    this.pongs = [];
     socket?.close();
   }
 
@@ -104,6 +107,8 @@ export class Door {
         this.isOpen = true;
         this.tries = 0;
         this.on.open(frame);
+      } else if (frame?.event === "pong") {
+        this.pongs.shift()?.();
       } else if (frame && typeof frame.event === "string") {
         this.on.frame(frame);
       }
@@ -130,7 +135,13 @@ export class Door {
     }
     const silent = Date.now() - this.heard;
     if (silent > SILENT_MAX) this.lost();
-    else if (silent > PING_AFTER) this.send({ type: "ping" });
+    else if (silent > PING_AFTER) this.after(() => {});
+  }
+
+  /** Runs `then` when everything sent so far has been answered: answers come in order. */
+  after(then) {
+    this.pongs.push(then);
+    this.send({ type: "ping" });
   }
 
   send(frame) {
