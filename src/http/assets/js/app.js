@@ -181,17 +181,17 @@ function askToken() {
   $("token-wrong").textContent = read("token") ? t("token.wrong") : "";
   $("token-value").value = "";
   if (!sheet.open) sheet.showModal();
+  $("token-value").focus();
 }
 
 $("token").addEventListener("close", () => {
   const { returnValue } = $("token");
   const value = $("token-value").value.trim();
   if (returnValue === "enter" && value) write("token", value);
-  else if (returnValue === "forget") { forgetDevice(); return; }
   door.again();
 });
 $("token").addEventListener("cancel", (event) => event.preventDefault());
-$("forget").addEventListener("click", forgetDevice);
+for (const id of ["forget", "token-forget"]) $(id).addEventListener("click", forgetDevice);
 
 function forgetDevice() {
   door.drop();
@@ -207,6 +207,7 @@ function dress() {
   $("theme").lastElementChild.textContent = now;
   $("theme").setAttribute("aria-label", t("theme.label", { now }));
   $("language").lastElementChild.textContent = t("language.next");
+  $("language").lastElementChild.lang = language() === "zh" ? "en" : "zh";
   $("language").setAttribute("aria-label", t("language.label"));
 }
 
@@ -260,7 +261,10 @@ fill();
 dress();
 const asked = location.hash.slice(1) || read("session") || "main";
 open(/^[A-Za-z0-9_:-]{1,64}$/.test(asked) ? asked : "main");
-$("text").focus();
+const first = () => { if (document.activeElement === document.body) $("text").focus(); };
+first();
+// A page whose style is not there yet takes no focus.
+requestAnimationFrame(first);
 document.documentElement.dataset.ready = "yes";
 performance.mark("interactive");
 door.connect();

@@ -10,11 +10,20 @@ let ready = null;
 /** Loads the libraries once. */
 export function load() {
   ready ??= Promise.all([import("../vendor/marked.js"), import("../vendor/purify.js")]).then(
-    ([marked]) => { libraries = { marked, purify: globalThis.DOMPurify }; return true; },
+    ([{ Marked }]) => { libraries = { marked: new Marked(OPTIONS), purify: globalThis.DOMPurify }; return true; },
     () => { ready = null; return false; },
   );
   return ready;
 }
+
+const escape = (text) => text.replace(/[&<>"]/g, (mark) => `&#${mark.charCodeAt(0)};`);
+
+// Tags in an answer are words about tags. Pictures would be fetched from somewhere else.
+const OPTIONS = {
+  gfm: true,
+  breaks: false,
+  renderer: { html: ({ text }) => escape(text), image: ({ text, href }) => escape(text || href) },
+};
 
 const ALLOWED = {
   ALLOWED_TAGS: ["p", "br", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "hr",
@@ -40,7 +49,7 @@ export function show(root, text, finished) {
   const { marked } = libraries;
   let tokens;
   try {
-    tokens = marked.lexer(text, { gfm: true, breaks: false }).filter((token) => token.type !== "space");
+    tokens = marked.lexer(text).filter((token) => token.type !== "space");
   } catch {
     tokens = [{ type: "text", raw: text, text }];
   }

@@ -228,14 +228,18 @@ export class Thread {
 
   who(turn) {
     const reserve = turn.backend === "reserve" ? t("chip.reserve") : turn.backend;
-    const named = [reserve, turn.backend === "offline" ? "" : turn.model].filter(Boolean).join(" · ");
-    const notes = [turn.cut ? t("cut") : "", turn.clipped ? t("clipped") : ""].filter(Boolean);
-    const took = turn.elapsed_ms === undefined ? "" : t("seconds", { n: (turn.elapsed_ms / 1000).toFixed(1) });
-    if (!named && !took && !notes.length) {
-      return turn.endedAt ? [make("time", { "data-varies": "" }, ago(turn.endedAt))] : null;
-    }
-    const text = [named, ...notes].filter(Boolean).join(" · ");
-    return [text, took ? make("span", { "data-varies": "" }, text ? ` · ${took}` : took) : null].filter(Boolean);
+    const model = turn.backend === "offline" ? "" : turn.model;
+    const parts = [];
+    const add = (text, attributes) => {
+      if (text) parts.push(make("span", attributes, parts.length ? ` · ${text}` : text));
+    };
+    add(reserve, {});
+    add(model, { class: "model" });
+    add(turn.cut ? t("cut") : "", {});
+    add(turn.clipped ? t("clipped") : "", {});
+    if (turn.elapsed_ms !== undefined) add(t("seconds", { n: (turn.elapsed_ms / 1000).toFixed(1) }), { "data-varies": "" });
+    else if (!parts.length && turn.endedAt) parts.push(make("time", { "data-varies": "" }, ago(turn.endedAt)));
+    return parts.length ? parts : null;
   }
 
   copies(turn) {

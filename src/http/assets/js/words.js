@@ -81,7 +81,7 @@ const TABLE = {
   "theme.dark": ["Dark", "深色"],
   "theme.label": ["Colours: {now}. Change", "颜色：{now}。切换"],
   "language.next": ["中文", "English"],
-  "language.label": ["Language: English. Change to Chinese", "语言：中文。切换为英文"],
+  "language.label": ["Change the language to 中文", "语言切换为 English"],
   "token.title": ["This crayfish asks for its token", "需要访问令牌"],
   "token.text": ["It is in the configuration of the machine it runs on. It is kept in this browser until you forget it.", "令牌在运行它的机器的配置中，会保存在此浏览器，直到你清除为止。"],
   "token.label": ["Token", "令牌"],
