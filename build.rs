@@ -48,7 +48,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         fs::write(&packed, gzip(&bytes)?)?;
         writeln!(
             table,
-            "    Asset {{ path: {path:?}, content_type: {kind:?}, gzip: include_bytes!({packed:?}) }},"
+            "    Asset {{ path: {path:?}, content_type: {kind:?}, \
+             gzip: include_bytes!({packed:?}) }},"
         )?;
     }
     table.push_str("];\n");

@@ -22,6 +22,11 @@ pub enum Event {
         /// The backend.
         backend: String,
     },
+    /// A backend was seen with its model for the first time since the start.
+    BackendFound {
+        /// The backend.
+        backend: String,
+    },
     /// A turn moved to another backend before its first word.
     FellBack {
         /// From.
@@ -96,6 +101,7 @@ impl Event {
         match self {
             Self::BreakerOpened { .. } => "breaker.opened",
             Self::BreakerClosed { .. } => "breaker.closed",
+            Self::BackendFound { .. } => "backend.found",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
@@ -126,6 +132,9 @@ impl Events {
         match &event {
             Event::TurnEnded { session, turn, outcome } => {
                 tracing::debug!(event = event.name(), session, turn, outcome, "turn ended");
+            }
+            Event::BackendFound { .. } => {
+                tracing::info!(event = event.name(), detail = ?event, "a model server is there");
             }
             Event::BreakerClosed { .. } | Event::StoreRecovered | Event::ConfigReloaded { .. } => {
                 tracing::info!(event = event.name(), detail = ?event, "recovered or changed");

@@ -48,6 +48,10 @@ pub const CONFIG_PROBLEMS_MAX: usize = 200;
 /// costs about 20 KiB. Further ones wait in the kernel's backlog.
 pub const HTTP_CONNECTIONS_MAX: usize = 64;
 
+/// A connection is not sent away for a newcomer before it is this old: what its client sent right
+/// behind it has been read by then. A flood gets `HTTP_CONNECTIONS_MAX` places in this time.
+pub const HTTP_SETTLE: Duration = Duration::from_millis(100);
+
 /// A client must have sent its whole head within this time, against slow-loris clients.
 pub const HTTP_HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,11 +83,12 @@ pub const SOCKETS_MAX: usize = 56;
 /// Largest WebSocket message, in bytes: CashCode's bound. Beyond it the socket is closed (1009).
 pub const SOCKET_MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 
-/// How long a WebSocket may be silent before it is asked whether it lives, and how long it may
-/// take to answer before it is closed: CashCode's figures.
+/// How long a WebSocket may be silent before it is asked whether it lives, from CashCode; shorter
+/// than what routers keep a silent connection for.
 pub const SOCKET_PING_AFTER: Duration = Duration::from_secs(20);
 
-/// See `SOCKET_PING_AFTER`.
+/// How long a WebSocket's client may take to answer a ping before it is closed (1011), from
+/// CashCode: a phone that changes networks needs some seconds.
 pub const SOCKET_PONG_MAX: Duration = Duration::from_secs(20);
 
 /// How long a WebSocket's client may take to answer our close before the connection is dropped.
@@ -132,7 +137,7 @@ pub const LEASE_WAITERS_MAX: usize = 32;
 
 /// A delta is shown once the database has it, but no later than this after it was decoded: the
 /// person must not wait for a card that stalls. This is the window in which a crash may lose
-/// shown text; the log and `/healthz` say when it was used.
+/// shown text; the log and `/state` say when it was used.
 pub const COMMIT_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// Longest single database call, including a wait for a lock. Shutdown waits for it.

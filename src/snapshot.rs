@@ -21,6 +21,8 @@ pub struct BackendState {
     pub last_error: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
+    /// Whether it decodes much slower than it used to: hot, or the link has dropped.
+    pub degraded: bool,
 }
 
 /// All that the doors tell about the daemon.

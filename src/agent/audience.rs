@@ -59,6 +59,12 @@ impl Audience {
         Seat { audience: Arc::clone(self), number, wake }
     }
 
+    /// How many readers there are.
+    #[cfg(test)]
+    pub(crate) fn readers(&self) -> usize {
+        self.hall().readers()
+    }
+
     /// Opens a turn: everybody who follows its session hears of it, but for the seat `by`, which
     /// knows what it said.
     pub(super) fn begin(

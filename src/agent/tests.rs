@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::audience::Happening;
 use super::service::{Agent, Settings};
 use super::*;
 use crate::clock::SteppedClock;
@@ -307,4 +308,118 @@ async fn shutdown_lets_a_turn_finish_and_interrupts_one_that_does_not() {
     assert_eq!(late.await.err(), Some(Refused::Stopping));
     assert_eq!(house.history().await[1], (format!("{text}\n\n{words}"), Some("interrupted")));
     house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_reader_of_a_session_is_told_the_same_and_the_title_first() {
+    let house = house();
+    house.hailo.then(says(&["Hello", " there."]));
+    let mut seats = [house.agent.audience().seat(), house.agent.audience().seat()];
+    seats.iter().for_each(|seat| assert!(seat.follow("main").is_empty()));
+    let submission = Submission {
+        text: "  good\n morning ".to_owned(),
+        seat: Some(seats[0].number()),
+        ..Submission::default()
+    };
+    let turn = house.agent.submit(submission).await.unwrap();
+    for (index, seat) in seats.iter_mut().enumerate() {
+        let titled = seat.next().await;
+        let Happening::Titled { title, .. } = titled else { panic!("{titled:?}") };
+        assert_eq!(title, "good morning");
+        if index == 1 {
+            let said = seat.next().await;
+            assert!(matches!(&said, Happening::Said { turn: 1, .. }), "{said:?}");
+        }
+        let mut text = String::new();
+        loop {
+            match seat.next().await {
+                Happening::Turn { event: TurnEvent::Delta(piece), .. } => text.push_str(&piece),
+                Happening::Turn { event: TurnEvent::Waiting { .. }, .. } => {}
+                Happening::Turn { event: TurnEvent::Done(answer), .. } => {
+                    assert_eq!(answer.text, text);
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let (text, end) = told(turn).await;
+    assert_eq!(text, "Hello there.");
+    assert!(matches!(end, TurnEvent::Done(_)));
+    house.say("again").await;
+    let said = seats[0].next().await;
+    assert!(matches!(&said, Happening::Said { turn: 2, .. }), "no second title: {said:?}");
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancel_at_any_moment_ends_the_turn_once_for_everybody() {
+    let house = house();
+    for pieces in 0..12 {
+        house.hailo.then(song());
+        let mut seat = house.agent.audience().seat();
+        seat.follow("main");
+        let mut turn = house.submit("sing").await;
+        let mut shown = String::new();
+        for _ in 0..pieces {
+            if let Some(TurnEvent::Delta(piece)) = turn.events.recv().await {
+                shown.push_str(&piece);
+            }
+        }
+        assert!(house.agent.cancel(None), "after {pieces}");
+        let (rest, end) = told(turn).await;
+        assert_eq!(end, TurnEvent::Cancelled, "after {pieces}");
+        let (mut text, mut ends) = (String::new(), 0);
+        while !seat.is_idle() {
+            match seat.next().await {
+                Happening::Turn { event: TurnEvent::Delta(piece), .. } => text.push_str(&piece),
+                Happening::Turn { event, .. } if event.is_end() => ends += 1,
+                _ => {}
+            }
+        }
+        assert_eq!((text.as_str(), ends), ((shown + &rest).as_str(), 1), "after {pieces}");
+        assert_eq!(house.history().await.last().unwrap().0, text, "after {pieces}");
+        assert_eq!(house.agent.turns(), 0);
+    }
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_renamed_and_taken_away_for_good_but_not_under_a_running_turn() {
+    let house = house();
+    house.hailo.then(says(&["One."]));
+    house.say("count").await;
+    let mut seat = house.agent.audience().seat();
+    seat.follow("main");
+    assert_eq!(house.agent.rename("nobody", "x").await, Err(Refused::NoSuchSession));
+    let too_long = "x".repeat(limits::SESSION_TITLE_CHARS_MAX + 1);
+    for bad in ["", " \n", &too_long] {
+        assert!(matches!(house.agent.rename("main", bad).await, Err(Refused::BadTitle { .. })));
+    }
+    assert_eq!(house.agent.rename("main", " My\ncounting ").await.unwrap().title, "My counting");
+    assert_eq!(house.agent.sessions().await.unwrap()[0].title, "My counting");
+    assert!(matches!(seat.next().await, Happening::Titled { title, .. } if title == "My counting"));
+
+    house.hailo.then(song());
+    let turn = house.submit("sing").await;
+    assert_eq!(house.agent.delete("main").await, Err(Refused::Running));
+    house.agent.cancel(None);
+    told(turn).await;
+    assert_eq!(house.agent.delete("main").await, Ok(()));
+    assert_eq!(house.agent.delete("main").await, Err(Refused::NoSuchSession));
+    while !matches!(seat.next().await, Happening::Deleted { .. }) {}
+    assert!(house.history().await.is_empty());
+    assert!(house.agent.sessions().await.unwrap().is_empty());
+
+    // What comes next begins anew: nothing of the old one is in the prompt, before or after a
+    // restart.
+    house.hailo.then(says(&["New."]));
+    let turn = house.submit("who are you?").await;
+    assert_eq!(turn.turn, 1);
+    told(turn).await;
+    assert_eq!(house.request(2).len(), 2, "the system block and the message");
+    let second = house_in(house.close().await);
+    let lines: Vec<_> = second.history().await.into_iter().map(|(text, _)| text).collect();
+    assert_eq!(lines, ["who are you?", "New."]);
+    second.close().await;
 }

@@ -66,13 +66,14 @@ enum Verb {
 /// Runs the verb of a command line, whose first word is the program's name, and gives the
 /// process's exit code.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
-    let line = match CommandLine::try_parse_from(words) {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let line = match CommandLine::try_parse_from(&words) {
         Ok(line) => line,
         Err(error) => {
             let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
             // Nobody reads it: the code says it as well.
             let _unread = error.print();
-            return if asked { code::OK } else { code::USAGE };
+            return if asked { code::OK } else { usage_code(words.get(1)) };
         }
     };
     match line.verb.unwrap_or(Verb::Run(line.run)) {
@@ -80,6 +81,15 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
         client => converse(&client),
     }
+}
+
+/// A client verb's wrong words are 2, as scripts expect it. Everything else would have been the
+/// daemon, whose code is that of `sysexits.h`: a service manager must not start it again.
+fn usage_code(verb: Option<&OsString>) -> u8 {
+    let client = |verb: &OsString| {
+        ["chat", "ask", "status", "check"].iter().any(|known| verb.as_os_str() == *known)
+    };
+    if verb.is_some_and(client) { code::USAGE } else { daemon::exit::USAGE }
 }
 
 /// Runs a verb that talks to the daemon.

@@ -90,6 +90,9 @@ fn line(backend: &BackendStatus) -> String {
     if let Some(rate) = backend.tokens_per_s {
         let _ = write!(line, ", {rate:.1} tokens/s");
     }
+    if backend.degraded {
+        line.push_str(" (much slower than it was)");
+    }
     if let Some(error) = &backend.last_error {
         let _ = write!(line, ", last fault: {error}");
     }
@@ -127,6 +130,7 @@ mod tests {
                 retry_in_s: Some(12.4),
                 last_error: Some("down".into()),
                 tokens_per_s: Some(7.5),
+                degraded: true,
             }],
             notices: vec!["the disk is full".into()],
             ..Status::default()
@@ -136,7 +140,7 @@ agent     Crayfish (crayfish 0.1.0)
 up        1 h 1 min, process 42, 0 turns running
 inference offline: nobody listens
 database  cannot be written
-primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, 7.5 tokens/s, last fault: down
+primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, 7.5 tokens/s (much slower than it was), last fault: down
 notice    the disk is full
 ";
         assert_eq!(table(&status), expected);

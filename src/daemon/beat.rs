@@ -1,5 +1,5 @@
 //! The beat: looks at regular times whether the critical tasks get on, and only then feeds the
-//! watchdog. Keeps the status line of the service manager true.
+//! watchdog.
 //!
 //! # Invariants
 //! - No feeding without looking: a beat that finds a task standing still starves the watchdog, and
@@ -19,7 +19,6 @@ use tokio_util::sync::CancellationToken;
 use super::supervisor::{Liveness, Spawner, Stopping, TaskCx};
 use super::systemd::Manager;
 use super::tasks;
-use crate::snapshot::{Reader, Snapshot};
 
 /// Beats inside one watchdog interval: one may come late and one may find a task that is slow for
 /// once, before the process is taken for dead.
@@ -31,7 +30,6 @@ const PERIOD_MIN: Duration = Duration::from_millis(50);
 /// What the beat remembers from one time to the next.
 #[derive(Debug, Default)]
 struct Past {
-    status: String,
     stuck: Vec<&'static str>,
 }
 
@@ -39,7 +37,6 @@ struct Past {
 #[derive(Debug, PartialEq, Eq)]
 enum Action {
     FeedWatchdog,
-    TellStatus(String),
     /// These tasks stand still since this beat.
     LogStuck(Vec<&'static str>),
     /// All move again.
@@ -55,13 +52,10 @@ pub fn start(
     pulse: Duration,
     watchdog: Option<Duration>,
     manager: Arc<Manager>,
-    snapshot: Reader,
 ) -> Result<CancellationToken, Stopping> {
     let period = period(pulse, watchdog);
     let owner = spawner.clone();
-    spawner.spawn(tasks::BEAT, move |cx| {
-        run(cx, period, owner.liveness(), Arc::clone(&manager), snapshot.clone())
-    })
+    spawner.spawn(tasks::BEAT, move |cx| run(cx, period, owner.liveness(), Arc::clone(&manager)))
 }
 
 fn period(pulse: Duration, watchdog: Option<Duration>) -> Duration {
@@ -74,7 +68,6 @@ async fn run(
     period: Duration,
     mut liveness: Liveness,
     manager: Arc<Manager>,
-    snapshot: Reader,
 ) -> Result<(), Infallible> {
     let mut ticks = interval(period);
     // After a stall one beat, not a burst of them: a burst would ask tasks that had no time.
@@ -88,14 +81,14 @@ async fn run(
         }
         cx.progress.tick();
         let stuck = liveness.all_moved().err().unwrap_or_default();
-        for action in beat(&mut past, stuck, status_line(&snapshot.load())) {
+        for action in beat(&mut past, stuck) {
             perform(action, &manager);
         }
     }
 }
 
 /// Decides.
-fn beat(past: &mut Past, stuck: Vec<&'static str>, status: String) -> Vec<Action> {
+fn beat(past: &mut Past, stuck: Vec<&'static str>) -> Vec<Action> {
     let mut actions = Vec::new();
     if stuck.is_empty() {
         actions.push(Action::FeedWatchdog);
@@ -107,17 +100,12 @@ fn beat(past: &mut Past, stuck: Vec<&'static str>, status: String) -> Vec<Action
             false => Action::LogStuck(stuck),
         });
     }
-    if status != past.status {
-        past.status.clone_from(&status);
-        actions.push(Action::TellStatus(status));
-    }
     actions
 }
 
 fn perform(action: Action, manager: &Manager) {
     match action {
         Action::FeedWatchdog => manager.feed_watchdog(),
-        Action::TellStatus(status) => manager.status(&status),
         Action::LogStuck(tasks) => {
             tracing::error!(event = "beat.stuck", ?tasks, "tasks stand still; watchdog not fed");
         }
@@ -125,43 +113,21 @@ fn perform(action: Action, manager: &Manager) {
     }
 }
 
-/// The state in one line, for `systemctl status`.
-#[must_use]
-pub fn status_line(now: &Snapshot) -> String {
-    let mut line = match (now.online, &now.last_error) {
-        (true, _) => format!("{} answers", now.active_backend),
-        (false, Some(error)) => format!("inference offline: {error}"),
-        (false, None) => "inference offline".to_owned(),
-    };
-    if !now.store_ok {
-        line.push_str("; the database cannot be written");
-    }
-    line
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::daemon::supervisor::{Spec, Supervisor};
     use crate::event::Events;
-    use crate::snapshot;
 
     #[test]
     fn a_beat_feeds_only_when_all_move_and_says_each_change_once() {
         let mut past = Past::default();
-        let ok = || "hailo answers".to_owned();
-        let told = Action::TellStatus(ok());
-        assert_eq!(beat(&mut past, vec![], ok()), [Action::FeedWatchdog, told]);
-        assert_eq!(beat(&mut past, vec![], ok()), [Action::FeedWatchdog]);
-        assert_eq!(beat(&mut past, vec!["store"], ok()), [Action::LogStuck(vec!["store"])]);
-        assert_eq!(beat(&mut past, vec!["store"], ok()), []);
+        assert_eq!(beat(&mut past, vec![]), [Action::FeedWatchdog]);
+        assert_eq!(beat(&mut past, vec!["store"]), [Action::LogStuck(vec!["store"])]);
+        assert_eq!(beat(&mut past, vec!["store"]), []);
         let both = vec!["store", "signals"];
-        assert_eq!(beat(&mut past, both.clone(), ok()), [Action::LogStuck(both)]);
-        let off = "inference offline".to_owned();
-        assert_eq!(
-            beat(&mut past, vec![], off.clone()),
-            [Action::FeedWatchdog, Action::LogMoving, Action::TellStatus(off)]
-        );
+        assert_eq!(beat(&mut past, both.clone()), [Action::LogStuck(both)]);
+        assert_eq!(beat(&mut past, vec![]), [Action::FeedWatchdog, Action::LogMoving]);
     }
 
     #[test]
@@ -171,27 +137,6 @@ mod tests {
         assert_eq!(period(s(5), Some(s(30))), s(5));
         assert_eq!(period(s(5), Some(s(6))), s(2));
         assert_eq!(period(s(5), Some(Duration::from_millis(3))), PERIOD_MIN);
-    }
-
-    #[test]
-    fn the_status_line_says_who_answers_or_why_nobody_does() {
-        let online = Snapshot {
-            online: true,
-            active_backend: "hailo".into(),
-            store_ok: true,
-            ..Snapshot::default()
-        };
-        assert_eq!(status_line(&online), "hailo answers");
-        let broken = Snapshot {
-            online: false,
-            last_error: Some("connection refused".into()),
-            store_ok: false,
-            ..online
-        };
-        assert_eq!(
-            status_line(&broken),
-            "inference offline: connection refused; the database cannot be written"
-        );
     }
 
     /// Real time: the datagrams are real. A period of 50 ms, and conditions instead of instants.
@@ -214,9 +159,8 @@ mod tests {
                 }
             })
             .unwrap();
-        let (_publisher, reader) = snapshot::channel(Snapshot::default());
         let second = Duration::from_secs(1);
-        start(&supervisor.spawner(), second, Some(PERIOD_MIN * 3), manager, reader).unwrap();
+        start(&supervisor.spawner(), second, Some(PERIOD_MIN * 3), manager).unwrap();
         let mut bytes = [0; 256];
         let mut fed = 0;
         while fed < 5 {

@@ -113,7 +113,12 @@ fn journal() -> io::Result<tracing_journald::Layer> {
 fn stderr<S: Subscriber + for<'a> LookupSpan<'a>>() -> impl Layer<S> {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let colour = io::stderr().is_terminal() && !plain;
-    tracing_subscriber::fmt::layer().with_writer(io::stderr).event_format(Lines { colour })
+    // Otherwise a line that cannot be written is complained of on the same stderr, by a macro that
+    // panics when that fails too: a full disk or a closed pipe would end whatever task logs.
+    tracing_subscriber::fmt::layer()
+        .log_internal_errors(false)
+        .with_writer(io::stderr)
+        .event_format(Lines { colour })
 }
 
 fn stderr_is_journal() -> bool {

@@ -23,8 +23,8 @@
 //! | terminal | unix socket, clients | accept, lines | restarts | 2 | 7 s |
 //! | agent | turns | messages | process exits with 70 | 2 | 7 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
-//! | status | snapshot | happenings, timer | restarts | 5 | 1 s |
-//! | beat | watchdog, status line | timer | process exits with 70 | 5 | 1 s |
+//! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
+//! | beat | watchdog | timer | process exits with 70 | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!
 //! # Drain

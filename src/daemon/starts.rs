@@ -1,6 +1,7 @@
 //! Starts the tasks of the table, each with what it owns.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use tokio::net::TcpListener;
@@ -102,13 +103,13 @@ pub(super) fn doors(
     house: &House,
     ground: &Ground,
     socket: Socket,
-    listener: Option<TcpListener>,
+    listener: Option<(TcpListener, SocketAddr)>,
 ) -> Result<(), StartError> {
     let (config, path) = (&ground.loaded.config, ground.paths.socket());
     let converse: Arc<dyn Converse> = Arc::clone(&house.agent) as _;
-    if let Some(listener) = listener {
+    if let Some((listener, address)) = listener {
         let access = Access::new(
-            config.web_chat.address,
+            address,
             &config.web_chat.allowed_hosts,
             config.web_chat.auth_token.as_ref().map(Secret::expose),
         )?;
@@ -117,7 +118,6 @@ pub(super) fn doors(
             snapshot: house.reader.clone(),
             access,
         });
-        let address = config.web_chat.address;
         let mut bound = once(listener);
         supervisor.spawn(tasks::HTTP, move |cx| {
             let (bound, service) = (bound(), Arc::clone(&service));
@@ -159,11 +159,12 @@ pub(super) fn keepers(
     asked: Arc<Notify>,
 ) -> Result<(), StartError> {
     let sources = house.sources(&ground.loaded.config, ground.started);
-    let publisher = Arc::clone(&house.publisher);
+    let (publisher, manager) = (Arc::clone(&house.publisher), Arc::clone(&ground.manager));
     supervisor.spawn(tasks::STATUS, move |cx| {
         let (sources, publisher) = (sources.clone(), Arc::clone(&publisher));
+        let manager = Arc::clone(&manager);
         async move {
-            status::run(sources, publisher, cx.stop).await;
+            status::run(sources, publisher, manager, cx.stop).await;
             Ok::<_, Infallible>(())
         }
     })?;
@@ -186,6 +187,6 @@ pub(super) fn keepers(
     })?;
     let manager = Arc::clone(&ground.manager);
     let watchdog = watchdog_from_env();
-    beat::start(&supervisor.spawner(), PULSE, watchdog, manager, house.reader.clone())?;
+    beat::start(&supervisor.spawner(), PULSE, watchdog, manager)?;
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! Publishes what is true now: at every happening, and now and then because time passes too.
+//! Publishes what is true now: at every happening, and now and then because time passes too. The
+//! service manager gets it as its status line, at each change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::systemd::Manager;
 use crate::agent::service::Agent;
 use crate::event::{Event, Events};
 use crate::provider::Provider;
@@ -34,7 +36,13 @@ pub(super) struct Sources {
 }
 
 /// Publishes until `stop`.
-pub(super) async fn run(sources: Sources, publisher: Arc<Publisher>, stop: CancellationToken) {
+pub(super) async fn run(
+    sources: Sources,
+    publisher: Arc<Publisher>,
+    manager: Arc<Manager>,
+    stop: CancellationToken,
+) {
+    let mut told = String::new();
     let mut happenings = sources.events.listen();
     let mut refresh = interval(REFRESH);
     refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -52,8 +60,27 @@ pub(super) async fn run(sources: Sources, publisher: Arc<Publisher>, stop: Cance
         }
         let surplus = notices.len().saturating_sub(NOTICES_MAX);
         notices.drain(..surplus);
-        publisher.publish(sources.snapshot(&notices));
+        let snapshot = sources.snapshot(&notices);
+        let line = status_line(&snapshot);
+        publisher.publish(snapshot);
+        if line != told {
+            manager.status(&line);
+            told = line;
+        }
     }
+}
+
+/// The state in one line, for `systemctl status`.
+pub(super) fn status_line(now: &Snapshot) -> String {
+    let mut line = match (now.online, &now.last_error) {
+        (true, _) => format!("{} answers", now.active_backend),
+        (false, Some(error)) => format!("inference offline: {error}"),
+        (false, None) => "inference offline".to_owned(),
+    };
+    if !now.store_ok {
+        line.push_str("; the database cannot be written");
+    }
+    line
 }
 
 /// What a person should read about a happening long after it.
@@ -84,6 +111,12 @@ impl Sources {
                 store.kept
             ));
         }
+        if store.late > 0 {
+            notices.push(format!(
+                "The disk was slow: {} pieces of answers were shown before they were stored.",
+                store.late
+            ));
+        }
         Snapshot {
             designation: self.designation.clone(),
             pid: std::process::id(),
@@ -108,5 +141,26 @@ mod tests {
         let aside = "crayfish.db.damaged".to_owned();
         assert!(notice(&Event::StoreReplaced { aside }).is_some());
         assert!(notice(&Event::StoreRecovered).is_none());
+    }
+
+    #[test]
+    fn the_status_line_says_who_answers_or_why_nobody_does() {
+        let online = Snapshot {
+            online: true,
+            active_backend: "hailo".into(),
+            store_ok: true,
+            ..Snapshot::default()
+        };
+        assert_eq!(status_line(&online), "hailo answers");
+        let broken = Snapshot {
+            online: false,
+            last_error: Some("connection refused".into()),
+            store_ok: false,
+            ..online
+        };
+        assert_eq!(
+            status_line(&broken),
+            "inference offline: connection refused; the database cannot be written"
+        );
     }
 }

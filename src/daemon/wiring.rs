@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backends;
-use super::beat;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
 use super::paths::{Env, PathError, Paths};
@@ -163,6 +162,8 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
         true => Some(listen(config.web_chat.address).await?),
         false => None,
     };
+    // Port 0 has become a real one, to be told and to be kept if the door is opened again.
+    let address = listener.as_ref().map(|(_, address)| *address);
     let signals =
         Signals::new().map_err(|source| StartError::System { what: "signal handlers", source })?;
     let supervisor = Supervisor::new(house.events.clone());
@@ -172,7 +173,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     starts::work(&supervisor, &house, agent_task)?;
     starts::doors(&supervisor, &house, &ground, socket, listener)?;
     starts::keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
-    announce(&ground, &house, &config);
+    announce(&ground, &house, address);
 
     let manager = Arc::clone(&ground.manager);
     let exit = supervisor
@@ -194,8 +195,11 @@ fn lock(paths: &Paths) -> Result<InstanceLock, StartError> {
     })
 }
 
-async fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    TcpListener::bind(address).await.map_err(|source| StartError::Port { address, source })
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |source| StartError::Port { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let bound = listener.local_addr().map_err(refused)?;
+    Ok((listener, bound))
 }
 
 /// Builds everything; nothing runs yet.
@@ -273,14 +277,11 @@ async fn recover(sessions: &Sessions) {
 }
 
 /// Tells everybody that the daemon serves.
-fn announce(ground: &Ground, house: &House, config: &Config) {
+fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
     for notice in &house.notices {
         tracing::warn!(event = "daemon.notice", "{notice}");
     }
-    let address = match config.web_chat.enabled {
-        true => format!("http://{}", config.web_chat.address),
-        false => "none".to_owned(),
-    };
+    let address = address.map_or_else(|| "none".to_owned(), |bound| format!("http://{bound}"));
     tracing::info!(
         event = "daemon.ready",
         http = address,
@@ -290,7 +291,7 @@ fn announce(ground: &Ground, house: &House, config: &Config) {
         after_ms = u64::try_from(ground.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         "ready"
     );
-    ground.manager.ready(&beat::status_line(&house.reader.load()));
+    ground.manager.ready(&status::status_line(&house.reader.load()));
 }
 
 impl House {

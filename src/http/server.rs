@@ -2,7 +2,8 @@
 //!
 //! # Invariants
 //! - At most `limits::HTTP_CONNECTIONS_MAX` connections. When one more comes, the oldest that is
-//!   not at work on a whole request goes; if all are at work, the newcomer waits.
+//!   not at work on a whole request goes, but not before its request could be read; if all are at
+//!   work, the newcomer waits.
 //! - A head, a body, and each write have their timeouts; a connection at rest has the head's.
 //! - At the stop nobody new comes in, running answers are told to their end, for a bounded time.
 
@@ -17,6 +18,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::api;
@@ -32,6 +34,7 @@ const LINGER: Duration = Duration::from_millis(250);
 /// A connection as the listener sees it.
 struct Place {
     number: u64,
+    since: Instant,
     work: Work,
     leave: CancellationToken,
 }
@@ -50,6 +53,7 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
             number += 1;
             let place = Place {
                 number,
+                since: Instant::now(),
                 work: Work::new(Arc::clone(&common)),
                 leave: CancellationToken::new(),
             };
@@ -67,6 +71,7 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
             Some(left) = connections.next() => places.retain(|place| place.number != left),
             // A connection at rest again makes room.
             () = common.freed.notified(), if waiting.is_some() => {}
+            () = settled(&places), if waiting.is_some() => {}
             stream = accept(&listener), if waiting.is_none() => waiting = Some(stream),
         }
     }
@@ -77,12 +82,27 @@ pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: Cancellat
     }
 }
 
-/// Sends the oldest connection at rest away if there is no place. False if all are at work.
+/// When the oldest connection at rest may be sent away; never if all are at work.
+///
+/// # Cancel safety
+/// Cancel safe.
+async fn settled(places: &VecDeque<Place>) {
+    match places.iter().find(|place| !place.work.is_busy()) {
+        Some(oldest) => tokio::time::sleep_until(oldest.since + limits::HTTP_SETTLE).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Sends the oldest connection at rest away if there is no place. False if all are at work or too
+/// young to have been read.
 fn make_room(places: &mut VecDeque<Place>) -> bool {
     if places.len() < limits::HTTP_CONNECTIONS_MAX {
         return true;
     }
-    let oldest = places.iter().position(|place| !place.work.is_busy());
+    let oldest = places
+        .iter()
+        .position(|place| !place.work.is_busy())
+        .filter(|at| places.get(*at).is_some_and(|p| p.since.elapsed() >= limits::HTTP_SETTLE));
     match oldest.and_then(|at| places.remove(at)) {
         Some(place) => {
             place.leave.cancel();
@@ -114,7 +134,8 @@ async fn accept(listener: &TcpListener) -> TcpStream {
     }
 }
 
-/// Serves one connection, and the WebSocket that it may become, until it ends, has to `leave`, or is drained after `stop`.
+/// Serves one connection, and the WebSocket that it may become, until it ends, has to `leave`, or
+/// is drained after `stop`.
 async fn connection<T>(
     io: T,
     service: Arc<Service>,

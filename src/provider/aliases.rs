@@ -1,16 +1,13 @@
-//! Names under which releases of hailo-ollama know the same model, and what is published about
-//! its speed (pure data).
-//!
-//! Names changed between 5.1 and 5.3; the configuration may use either. The figures are Hailo's
-//! own (MODELS.rst), the slower release of each; they are where learning starts, not promises.
+//! Names under which releases of hailo-ollama know the same model, and what learning starts from
+//! (pure). The tables are the `hailo` crate's.
 
 use std::time::Duration;
 
-/// What is published about one model.
+use hailo::model::{self, Model, Release, Thinking};
+
+/// What is published about one model: of its releases, the slower figure of each.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Published {
-    /// Equivalent names, the older releases' first.
-    names: &'static [&'static str],
     /// One chunk of prefill; the published time to first token is one chunk.
     pub(crate) chunk: Duration,
     /// Loading the model into the device.
@@ -21,52 +18,42 @@ pub(crate) struct Published {
     pub(crate) starts_thinking: bool,
 }
 
-const fn row(
-    names: &'static [&'static str],
-    chunk_ms: u64,
-    load_ms: u64,
-    tokens_per_s: f64,
-) -> Published {
-    Published {
-        names,
-        chunk: Duration::from_millis(chunk_ms),
-        load: Duration::from_millis(load_ms),
-        tokens_per_s,
-        starts_thinking: false,
-    }
-}
-
-const TABLE: [Published; 7] = [
-    row(&["qwen2.5-instruct:1.5b", "qwen2.5:1.5b", "qwen2.5:1.5b-instruct"], 370, 8_450, 6.95),
-    row(&["qwen2:1.5b"], 320, 7_370, 8.06),
-    row(&["qwen2.5-coder:1.5b"], 320, 7_600, 8.13),
-    Published {
-        starts_thinking: true,
-        ..row(
-            &["deepseek_r1_distill_qwen:1.5b", "deepseek_r1:1.5b", "deepseek-r1:1.5b"],
-            1_470,
-            12_610,
-            7.03,
-        )
-    },
-    row(&["llama3.2:3b"], 1_470, 12_610, 2.67),
-    row(&["llama3.2:1b"], 350, 3_470, 9.89),
-    row(&["qwen3:1.7b"], 620, 6_750, 4.78),
-];
-
-/// For a model nobody published: the slowest known of everything.
-const UNKNOWN: Published = row(&[], 1_470, 12_610, 2.67);
-
 /// What is known about the model of this name; of the slowest one if it is unknown.
 pub(crate) fn published(name: &str) -> Published {
-    let known = TABLE.into_iter().find(|row| row.names.iter().any(|one| same(one, name)));
-    known.unwrap_or(UNKNOWN)
+    let names = aliases(name);
+    let known = |row: &&Model| names.iter().any(|one| same(one, row.name));
+    slowest(rows().filter(known)).or_else(|| slowest(rows())).unwrap_or(Published {
+        chunk: Duration::ZERO,
+        load: Duration::ZERO,
+        tokens_per_s: 1.0,
+        starts_thinking: false,
+    })
+}
+
+fn rows() -> impl Iterator<Item = &'static Model> {
+    model::table(Release::V5_1_1).iter().chain(model::table(Release::V5_4))
+}
+
+fn slowest(rows: impl Iterator<Item = &'static Model>) -> Option<Published> {
+    rows.map(|row| Published {
+        chunk: Duration::from_millis(row.chunk_ms.into()),
+        load: Duration::from_millis(row.load_ms.into()),
+        tokens_per_s: row.tokens_per_s(),
+        starts_thinking: row.thinking == Thinking::StartsInside,
+    })
+    .reduce(|one, other| Published {
+        chunk: one.chunk.max(other.chunk),
+        load: one.load.max(other.load),
+        tokens_per_s: one.tokens_per_s.min(other.tokens_per_s),
+        // Only what all rows say: of an unknown model it is not known.
+        starts_thinking: one.starts_thinking && other.starts_thinking,
+    })
 }
 
 /// Names to look for on a server, in order: the configured one, then its equivalents.
 pub(crate) fn aliases(name: &str) -> Vec<&str> {
-    let others = published(name).names.iter().copied().filter(|one| !same(one, name));
-    std::iter::once(name).chain(others).collect()
+    let others = model::aliases(&name.to_ascii_lowercase()).iter().copied();
+    std::iter::once(name).chain(others.filter(|one| !same(one, name))).collect()
 }
 
 /// The server's own spelling of the first accepted name that it offers.
@@ -100,19 +87,17 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_in_two_groups() {
-        let mut names: Vec<&str> = TABLE.iter().flat_map(|row| row.names).copied().collect();
-        let total = names.len();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), total);
-    }
-
-    #[test]
-    fn an_unknown_model_counts_as_the_slowest() {
-        assert!(TABLE.iter().all(|row| row.chunk <= UNKNOWN.chunk && row.load <= UNKNOWN.load));
-        assert!(TABLE.iter().all(|row| row.tokens_per_s >= UNKNOWN.tokens_per_s));
-        assert_eq!(published("nobody:1b"), UNKNOWN);
-        assert!(published("deepseek-r1:1.5b").starts_thinking);
+    fn an_unknown_model_counts_as_the_slowest_and_a_known_one_as_its_slower_release() {
+        let unknown = published("nobody:1b");
+        for row in rows() {
+            let known = published(row.name);
+            assert!(known.chunk >= Duration::from_millis(row.chunk_ms.into()), "{}", row.name);
+            assert!(known.tokens_per_s <= row.tokens_per_s(), "{}", row.name);
+            assert!(unknown.chunk >= known.chunk && unknown.load >= known.load);
+            assert!(unknown.tokens_per_s <= known.tokens_per_s);
+        }
+        assert!(!unknown.starts_thinking);
+        assert!(published("deepseek_r1:1.5b").starts_thinking);
+        assert!((published("Qwen2.5:1.5b").tokens_per_s - 6.95).abs() < 0.001);
     }
 }

@@ -29,9 +29,10 @@ use crate::limits;
 /// A wait shorter than this is not announced: the words would flicker.
 const ANNOUNCED_WAIT_MIN: Duration = Duration::from_millis(1500);
 
-/// A prompt of this many bytes has at least one token. Ordinary text has three to five bytes a
-/// token; a server that counts fewer than this has dropped part of the prompt.
-const BYTES_PER_TOKEN_MAX: usize = 16;
+/// A server that counts less than this share of our estimate, in percent, has dropped part of the
+/// prompt. The estimate is pessimistic by a third at most for ordinary text (`budget`), so an uncut
+/// prompt counts 65 and more; one cut to half its size counts 35.
+const COUNTED_PERCENT_MIN: u32 = 40;
 
 /// How an attempt ended.
 pub(super) enum Ended {
@@ -72,6 +73,7 @@ struct InFlight {
     prompt_tokens: u32,
     sent: bool,
     head_seen: bool,
+    /// The server is done with it.
     complete: bool,
 }
 
@@ -216,6 +218,7 @@ async fn send(
         Err((Stop::Preempted, _)) => Ended::Preempted,
         Err((Stop::Deadline, _)) => Ended::TooLate,
         Err((Stop::Fault(fault), shown)) => {
+            sending.in_flight.complete = !fault.leaves_server_busy();
             let ended =
                 settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
             // Only now: the cure above must not meet another request.
@@ -345,10 +348,9 @@ fn conversation(name: &str) -> u64 {
 /// prompt in silence must not go unnoticed. Counts of cached prompts mean nothing, because some
 /// servers leave the cached part out.
 fn check_count(engine: &Engine, events: &Events, request: &ChatRequest, fresh: bool, done: Done) {
-    let bytes: usize = request.messages.iter().map(|m| m.content.len()).sum();
-    let expected = u32::try_from(bytes / BYTES_PER_TOKEN_MAX).unwrap_or(u32::MAX);
+    let expected = request.prompt_tokens.saturating_mul(COUNTED_PERCENT_MIN) / 100;
     if let Some(counted) = done.prompt_tokens
-        && fresh
+        && (fresh || engine.backend.counts_cached_tokens())
         && counted > 0
         && counted < expected
     {

@@ -10,6 +10,7 @@ use futures_util::Stream;
 use futures_util::future::BoxFuture;
 
 use super::fault::Fault;
+use super::learned::Learned;
 use super::think::ThinkMode;
 
 /// Who a message is from.
@@ -199,13 +200,23 @@ pub trait Backend: Send + Sync {
         ThinkMode::MayOpen
     }
 
+    /// Whether the server's count of a prompt always includes the part that it had in its cache.
+    fn counts_cached_tokens(&self) -> bool {
+        false
+    }
+
+    /// What was learned about the server's speed, for backends that learn.
+    fn learned(&self) -> Option<&Learned> {
+        None
+    }
+
     /// Measured decode rate in tokens a second, once there was something to measure.
     fn tokens_per_s(&self) -> Option<f32> {
-        None
+        self.learned()?.measured_tokens_per_s().map(|rate| rate as f32)
     }
 
     /// Whether the last answers were all much slower than this backend used to be.
     fn is_degraded(&self) -> bool {
-        false
+        self.learned().is_some_and(Learned::is_degraded)
     }
 }

@@ -34,7 +34,7 @@ pub enum Class {
     DeviceFault,
     /// The server believes in a model that never loaded.
     Poisoned,
-    /// The prompt was too long for the server's own ten-second limit.
+    /// The prompt was too long for the server: for its ten-second limit or for its context.
     PrefillTimeout,
     /// The stream ended early.
     Truncated,
@@ -75,6 +75,31 @@ impl Fault {
     #[must_use]
     pub fn new(class: Class, phase: Phase, detail: impl Into<String>) -> Self {
         Self { class, phase, detail: detail.into(), retry_after: None }
+    }
+
+    /// Whether the server may still be working on the request: it was left while it worked, or
+    /// its connection ended and its device may not have. One that refused is free at once, and
+    /// one that died is gone: whoever comes next must not wait for a load that never began.
+    #[must_use]
+    pub fn leaves_server_busy(&self) -> bool {
+        match self.class {
+            Class::Wedged
+            | Class::PrefillTimeout
+            | Class::Truncated
+            | Class::BadOutput
+            | Class::ThinkOverrun => true,
+            Class::DeviceFault => self.phase != Phase::Head,
+            Class::Down
+            | Class::Crashed
+            | Class::DeviceBusy
+            | Class::Poisoned
+            | Class::ModelMissing
+            | Class::OurBug
+            | Class::Busy
+            | Class::ServerError
+            | Class::EmptyAnswer
+            | Class::Unauthorised => false,
+        }
     }
 }
 

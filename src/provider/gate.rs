@@ -45,7 +45,7 @@ pub struct Health {
     pub state: State,
     /// The last fault, kept after recovery until the next success.
     pub last_error: Option<String>,
-    /// Whether a job would probably be answered.
+    /// Whether a job would probably be answered; false until the server was seen.
     pub usable: bool,
 }
 
@@ -55,6 +55,8 @@ struct Inner {
     last_error: Option<String>,
     /// The server answered but had not got the model.
     model_missing: bool,
+    /// The server was seen with its model, or has answered. Until then nothing is known of it.
+    found: bool,
 }
 
 impl Gate {
@@ -67,6 +69,7 @@ impl Gate {
                 breaker: Breaker::new(policy),
                 last_error: None,
                 model_missing: false,
+                found: false,
             }),
             changed: Notify::new(),
             events,
@@ -102,7 +105,7 @@ impl Gate {
         Health {
             state,
             last_error: inner.last_error.clone(),
-            usable: state == State::Closed && !inner.model_missing,
+            usable: state == State::Closed && inner.found && !inner.model_missing,
         }
     }
 
@@ -121,6 +124,14 @@ impl Gate {
             inner.model_missing = true;
         }
         self.changed.notify_waiters();
+    }
+
+    /// Notes that the server is there with its model.
+    pub fn note_found(&self) {
+        let first = !std::mem::replace(&mut self.lock().found, true);
+        if first {
+            self.events.tell(Event::BackendFound { backend: self.backend.clone() });
+        }
     }
 
     /// Records that the server was found gone without a job having been tried.
@@ -159,6 +170,7 @@ impl Gate {
             if healed {
                 inner.last_error = None;
                 inner.model_missing = false;
+                inner.found = true;
             }
             (before, after)
         };

@@ -100,13 +100,14 @@ impl Hailo {
     #[must_use]
     pub fn new(http: Arc<dyn Http>, config: HailoConfig) -> Self {
         let known = published(&config.model);
+        let pace = pace(config.timeouts.gives_up);
         let learned = Learned::new(Seed {
             context_tokens: config.context_tokens,
             chunk_tokens: CHUNK_TOKENS,
-            chunk: known.chunk,
-            tokens_per_s: known.tokens_per_s,
-            load: known.load,
-            prefill_max: Some(PREFILL_MAX.mul_f64(scale(config.timeouts.gives_up))),
+            chunk: known.chunk.mul_f64(pace),
+            tokens_per_s: known.tokens_per_s / pace,
+            load: known.load.mul_f64(pace),
+            prefill_max: Some(PREFILL_MAX.mul_f64(pace)),
             prefix_cache: false,
         });
         let door = Door {
@@ -117,12 +118,6 @@ impl Hailo {
             dialect: Dialect::Hailo,
         };
         Self { config, door, learned: Arc::new(learned), resolved: Arc::default() }
-    }
-
-    /// What was learned about the server's speed.
-    #[must_use]
-    pub fn learned(&self) -> &Learned {
-        &self.learned
     }
 
     async fn resolve(&self) -> Result<String, Fault> {
@@ -220,17 +215,10 @@ impl Hailo {
         let limit = self.config.timeouts.head_cold;
         let began = Instant::now();
         let outcome = self.door.command("/api/chat", &body, limit).await;
-        match &outcome {
-            Ok(()) if keep_alive != 0 => {
-                self.learned.load_took(began.elapsed());
-                self.learned.loaded(began, keep_alive);
-            }
-            Err(fault) if fault.class == Class::ModelMissing => {
-                self.resolved.set(None);
-                self.learned.unloaded();
-            }
-            _ => self.learned.unloaded(),
+        if outcome.as_ref().is_err_and(|fault| fault.class == Class::ModelMissing) {
+            self.resolved.set(None);
         }
+        self.learned.load_ended(outcome.is_ok() && keep_alive != 0, began, keep_alive);
         outcome
     }
 }
@@ -264,11 +252,8 @@ impl Backend for Hailo {
     }
 
     fn load(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        let keep_alive = match self.config.keep_alive_s {
-            // 0 would unload.
-            0 => 1,
-            seconds => seconds,
-        };
+        // 0 would unload.
+        let keep_alive = if self.config.keep_alive_s == 0 { 1 } else { self.config.keep_alive_s };
         Box::pin(self.set_loaded(keep_alive))
     }
 
@@ -296,12 +281,8 @@ impl Backend for Hailo {
         if starts_inside { ThinkMode::StartsInside } else { ThinkMode::MayOpen }
     }
 
-    fn tokens_per_s(&self) -> Option<f32> {
-        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
-    }
-
-    fn is_degraded(&self) -> bool {
-        self.learned.is_degraded()
+    fn learned(&self) -> Option<&Learned> {
+        Some(&self.learned)
     }
 }
 
@@ -323,9 +304,10 @@ impl Options {
     }
 }
 
-/// A simulator in a hurry gives up earlier; the plan for prefill shrinks with it.
-fn scale(gives_up: Duration) -> f64 {
-    gives_up.as_secs_f64() / GIVES_UP.as_secs_f64()
+/// How much time a published second takes. A simulator in a hurry gives up earlier, and does all
+/// else faster by the same factor.
+fn pace(gives_up: Duration) -> f64 {
+    (gives_up.as_secs_f64() / GIVES_UP.as_secs_f64()).max(1e-3)
 }
 
 fn is_hailo(root: &str) -> bool {

@@ -51,6 +51,13 @@ const SLOW_ANSWERS_MAX: u32 = 3;
 /// before anybody has noticed.
 const NEWEST_SLOWER: f64 = 0.02;
 
+/// Measured time for a chunk over planned time, below which the plan is needlessly short. Token
+/// counts are pessimistic by about a third, so a long prompt looks that much quicker than it is.
+const PLAN_TOO_SLOW: f64 = 0.6;
+
+/// The same ratio above which the plan is too long: 8 s times this is within the server's 10 s.
+const PLAN_TOO_FAST: f64 = 1.15;
+
 /// Shortest load that teaches anything: a loaded model answers a load request at once.
 const LOAD_MEASURED_MIN: Duration = Duration::from_millis(500);
 
@@ -90,6 +97,8 @@ enum Loaded {
 struct Figures {
     seed: Seed,
     chunk_s: f64,
+    /// The time for a chunk that prompts are planned with; follows `chunk_s` in steps.
+    planned_chunk_s: f64,
     tokens_per_s: f64,
     /// The rate of a healthy server, once an answer was measured.
     healthy_per_s: Option<f64>,
@@ -110,6 +119,7 @@ impl Learned {
     pub fn new(seed: Seed) -> Self {
         let figures = Figures {
             chunk_s: seed.chunk.as_secs_f64(),
+            planned_chunk_s: seed.chunk.as_secs_f64(),
             tokens_per_s: seed.tokens_per_s.clamp(RATE_MIN, RATE_MAX),
             healthy_per_s: None,
             slow_answers: 0,
@@ -184,6 +194,16 @@ impl Learned {
         };
     }
 
+    /// A load, or with `loaded` false an unload or a failed load, has ended.
+    pub fn load_ended(&self, loaded: bool, began: Instant, keep_alive_s: i64) {
+        if loaded {
+            self.load_took(began.elapsed());
+            self.loaded(began, keep_alive_s);
+        } else {
+            self.unloaded();
+        }
+    }
+
     /// The model is not, or no longer surely, in memory.
     pub fn unloaded(&self) {
         let mut figures = self.lock();
@@ -233,6 +253,7 @@ impl Learned {
         }
         let chunk_s = after.as_secs_f64() / f64::from(figures.chunks(fresh_tokens));
         figures.chunk_s = blend(figures.chunk_s, chunk_s);
+        figures.plan();
         if figures.seed.prefill_max.is_some_and(|max| after < max / 2) {
             let grown = figures.prefill_cap.saturating_add(figures.prefill_cap / 20);
             figures.prefill_cap = grown.min(figures.seed.context_tokens);
@@ -283,6 +304,15 @@ impl Figures {
         }
     }
 
+    /// Plans with what was measured, once it is far enough from the plan: a bound that follows
+    /// every measurement moves the window of past turns, and each move costs a whole prefill.
+    fn plan(&mut self) {
+        let ratio = self.chunk_s / self.planned_chunk_s.max(1e-9);
+        if !(PLAN_TOO_SLOW..=PLAN_TOO_FAST).contains(&ratio) {
+            self.planned_chunk_s = self.chunk_s;
+        }
+    }
+
     fn chunks(&self, tokens: u32) -> u32 {
         tokens.div_ceil(self.seed.chunk_tokens.max(1)).max(1)
     }
@@ -291,7 +321,7 @@ impl Figures {
     /// published: a continuation that we did not recognise looks like a miracle of speed.
     fn prefill_tokens_max(&self) -> u32 {
         let by_time = self.seed.prefill_max.map_or(u32::MAX, |budget| {
-            let chunk_s = self.chunk_s.max(self.seed.chunk.as_secs_f64() / 2.0).max(1e-6);
+            let chunk_s = self.planned_chunk_s.max(self.seed.chunk.as_secs_f64() / 2.0).max(1e-6);
             let chunks = (budget.as_secs_f64() / chunk_s).floor();
             // A float cast saturates; no prompt has that many chunks.
             (chunks as u32).saturating_mul(self.seed.chunk_tokens)
@@ -372,6 +402,21 @@ mod tests {
         assert_eq!(learned.prefill_tokens_max(), PREFILL_TOKENS_MIN);
         learned.first_token(96, Duration::from_millis(370));
         assert_eq!(learned.prefill_tokens_max(), 210, "success gives a little back");
+    }
+
+    #[test]
+    fn the_longest_prompt_does_not_follow_every_measurement() {
+        let learned = Learned::new(Seed { chunk: Duration::from_millis(620), ..SEED });
+        for turn in 0..40 {
+            // A whole prompt looks a third quicker than it is, a short one a little slower.
+            let (tokens, chunks) = if turn % 8 == 0 { (96 * 12, 8) } else { (96, 1) };
+            learned.first_token(tokens, Duration::from_millis(640) * chunks);
+            assert_eq!(learned.prefill_tokens_max(), 12 * 96, "turn {turn}");
+        }
+        for _ in 0..10 {
+            learned.first_token(96, Duration::from_millis(900));
+        }
+        assert!(learned.prefill_tokens_max() <= 10 * 96, "a device that slowed down is believed");
     }
 
     #[test]

@@ -315,7 +315,8 @@ impl Provider {
                 Next::After(pause) => {
                     let resume = Instant::now() + pause;
                     if resume >= job.deadline {
-                        return Err(ProviderError::TooLate);
+                        let cause = cause(engine, Some(fault.class), fault.detail);
+                        return Ok(Tried::Failed(cause));
                     }
                     tokio::time::sleep_until(resume).await;
                 }

@@ -134,12 +134,6 @@ impl Ollama {
         }
     }
 
-    /// What was learned about the server's speed.
-    #[must_use]
-    pub fn learned(&self) -> &Learned {
-        &self.learned
-    }
-
     async fn resolve(&self) -> Result<String, Fault> {
         if let Some(name) = self.resolved.get() {
             return Ok(name);
@@ -278,17 +272,10 @@ impl Ollama {
         let limit = self.config.timeouts.head_cold;
         let began = Instant::now();
         let outcome = self.door.command("/api/chat", &body, limit).await;
-        match &outcome {
-            Ok(()) if keep_alive != 0 => {
-                self.learned.load_took(began.elapsed());
-                self.learned.loaded(began, keep_alive);
-            }
-            Err(fault) if fault.class == Class::ModelMissing => {
-                self.resolved.set(None);
-                self.learned.unloaded();
-            }
-            _ => self.learned.unloaded(),
+        if outcome.as_ref().is_err_and(|fault| fault.class == Class::ModelMissing) {
+            self.resolved.set(None);
         }
+        self.learned.load_ended(outcome.is_ok() && keep_alive != 0, began, keep_alive);
         outcome
     }
 }
@@ -322,11 +309,8 @@ impl Backend for Ollama {
     }
 
     fn load(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        let keep_alive = match self.config.keep_alive_s {
-            // 0 would unload.
-            0 => 1,
-            seconds => seconds,
-        };
+        // 0 would unload.
+        let keep_alive = if self.config.keep_alive_s == 0 { 1 } else { self.config.keep_alive_s };
         Box::pin(self.set_loaded(keep_alive))
     }
 
@@ -342,12 +326,8 @@ impl Backend for Ollama {
         false
     }
 
-    fn tokens_per_s(&self) -> Option<f32> {
-        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
-    }
-
-    fn is_degraded(&self) -> bool {
-        self.learned.is_degraded()
+    fn learned(&self) -> Option<&Learned> {
+        Some(&self.learned)
     }
 }
 

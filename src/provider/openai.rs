@@ -107,12 +107,6 @@ impl OpenAi {
         }
     }
 
-    /// What was learned about the server's speed.
-    #[must_use]
-    pub fn learned(&self) -> &Learned {
-        &self.learned
-    }
-
     /// Paths to try between the configured URL and the API's own, the likelier first.
     fn prefixes(&self) -> &'static [&'static str] {
         let authority = self.door.base.split_once("://").map_or("", |(_, rest)| rest);
@@ -275,12 +269,12 @@ impl Backend for OpenAi {
         false
     }
 
-    fn tokens_per_s(&self) -> Option<f32> {
-        self.learned.measured_tokens_per_s().map(|rate| rate as f32)
+    fn counts_cached_tokens(&self) -> bool {
+        true
     }
 
-    fn is_degraded(&self) -> bool {
-        self.learned.is_degraded()
+    fn learned(&self) -> Option<&Learned> {
+        Some(&self.learned)
     }
 }
 

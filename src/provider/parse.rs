@@ -177,6 +177,9 @@ fn said(dialect: Dialect, text: &str) -> Option<Class> {
     if has("model") && absent {
         return Some(Class::ModelMissing);
     }
+    if has("exceed") && has("context") {
+        return Some(Class::PrefillTimeout);
+    }
     let mistaken = ["no suitable mapper", "deserialize", "unmarshal", "model is required"];
     if mistaken.into_iter().any(has) || has("does not support tools") {
         return Some(Class::OurBug);
@@ -266,7 +269,7 @@ mod tests {
                 ModelMissing,
             ),
             (Ollama, 400, r#"{"error":"\"m\" does not support tools"}"#.into(), OurBug),
-            (Ollama, 400, r#"{"error":"input exceeds the context"}"#.into(), OurBug),
+            (Ollama, 400, r#"{"error":"input exceeds the context"}"#.into(), PrefillTimeout),
             (Ollama, 500, r#"{"error":"llama runner process has terminated"}"#.into(), ServerError),
             (Ollama, 503, r#"{"error":"server busy, please try again."}"#.into(), Busy),
             (Ollama, 403, String::new(), OurBug),

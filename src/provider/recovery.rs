@@ -25,6 +25,9 @@ use super::lease::{Ask, Priority};
 const START_POLL: Duration = Duration::from_millis(500);
 const START_POLL_MAX: Duration = Duration::from_secs(60);
 
+/// No model loads faster than this; the fastest published load takes 3.5 s (specification 1.11).
+const LOAD_MIN: Duration = Duration::from_secs(1);
+
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
@@ -72,6 +75,8 @@ impl Provider {
     async fn warm_up(&self) {
         let until = Instant::now() + START_POLL_MAX;
         let mut candidates = self.engines.as_slice();
+        // All of them once, so that the status of those that are not needed is the truth too.
+        join_all(candidates.iter().map(|engine| look(engine))).await;
         while !candidates.is_empty() && Instant::now() < until {
             for (index, engine) in candidates.iter().enumerate() {
                 if look(engine).await && load(engine).await {
@@ -91,6 +96,7 @@ async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            engine.gate.note_found();
             engine.gate.hurry();
             closed
         }
@@ -119,7 +125,12 @@ async fn load(engine: &Engine) -> bool {
     let Some(slot) = slot(engine, Priority::OwnersJob).await else { return false };
     let preempted = slot.preempted().clone();
     let warm = async {
+        let began = Instant::now();
         engine.backend.load().await?;
+        if began.elapsed() < LOAD_MIN {
+            // It was loaded already, and its cache may hold the person's conversation.
+            return Ok(());
+        }
         answer(engine).await
     };
     tokio::select! {

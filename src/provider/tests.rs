@@ -104,6 +104,28 @@ async fn the_primary_answers_while_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_refused_is_free_at_once_and_one_that_was_left_is_not() {
+    for (class, phase, free) in [
+        (Class::ModelMissing, Phase::Head, true),
+        (Class::DeviceFault, Phase::Head, true),
+        (Class::ServerError, Phase::Stream, true),
+        (Class::Truncated, Phase::FirstToken, false),
+        (Class::PrefillTimeout, Phase::FirstToken, false),
+    ] {
+        let house = house();
+        house.hailo.then(vec![fault(class, phase)]);
+        house.hailo.then(vec![fault(class, phase)]);
+        house.hailo.then(vec![fault(class, phase)]);
+        let begin = Instant::now();
+        for _ in 0..2 {
+            house.ask(&house.owner()).await.0.unwrap();
+        }
+        // The fallback's two answers of one word take 280 ms; the fake's ghost is half a second.
+        assert_eq!(begin.elapsed() < Duration::from_millis(500), free, "{class:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_fault_before_the_first_word_ends_on_the_fallback() {
     use Class::*;
     for class in [

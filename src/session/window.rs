@@ -151,9 +151,8 @@ pub fn build(
 ) -> Result<Window, NoRoom> {
     let system_tokens = budget::message_tokens(system);
     let room = budget.prompt_tokens_max.saturating_sub(system_tokens);
-    let bytes_max = budget::content_bytes(room);
     let clipped =
-        (newest.content.len() > bytes_max).then(|| clip_middle(newest.content, bytes_max));
+        (budget::message_tokens(newest.content) > room).then(|| clip(newest.content, room));
     if clipped.as_deref() == Some("") {
         let prompt_tokens_max = budget.prompt_tokens_max;
         return Err(NoRoom { system_tokens, prompt_tokens_max });
@@ -183,6 +182,20 @@ pub fn build(
 pub fn oldest_needed(turn: u64) -> u64 {
     let epoch = turn / limits::WINDOW_EPOCH_TURNS;
     epoch.saturating_sub(1) * limits::WINDOW_EPOCH_TURNS
+}
+
+/// The most of a text, with its middle left out, that counts as a message of at most `tokens`.
+fn clip(text: &str, tokens: u32) -> String {
+    let (mut fits, mut too_long) = (0, text.len());
+    while too_long - fits > 1 {
+        let middle = fits.midpoint(too_long);
+        if budget::message_tokens(&clip_middle(text, middle)) <= tokens {
+            fits = middle;
+        } else {
+            too_long = middle;
+        }
+    }
+    clip_middle(text, fits)
 }
 
 /// Shortens a text to at most `bytes_max` bytes by leaving out its middle and saying how much.

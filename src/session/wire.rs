@@ -265,6 +265,9 @@ pub struct BackendStatus {
     pub last_error: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
+    /// Whether it decodes much slower than it used to.
+    #[serde(default)]
+    pub degraded: bool,
 }
 
 // === impl ServerFrame ===
@@ -307,6 +310,7 @@ impl From<&Snapshot> for Status {
             retry_in_s: backend.retry_in_s,
             last_error: backend.last_error.clone(),
             tokens_per_s: backend.tokens_per_s,
+            degraded: backend.degraded,
         });
         Self {
             designation: snapshot.designation.clone(),

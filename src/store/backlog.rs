@@ -239,4 +239,16 @@ mod tests {
             assert_eq!(backlog(list).0.slice(), slice);
         }
     }
+
+    #[test]
+    fn what_comes_after_a_delete_is_not_joined_with_what_went_with_it() {
+        let delete = || Write::Delete { session: "a".into() };
+        let (mut backlog, mut answers) =
+            backlog(vec![begin(1, 1), partial(1, "old"), delete(), begin(1, 2), partial(1, "new")]);
+        backlog.keep(&StoreError::Full);
+        assert_eq!(writes(&backlog), [delete(), begin(1, 2), partial(1, "new")]);
+        for answer in &mut answers {
+            assert_eq!(answer.try_recv(), Ok(Err(StoreError::Full)));
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
 use super::{
     EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
@@ -92,7 +92,11 @@ impl Disk {
         &mut self,
         writes: impl Iterator<Item = &'a Write>,
     ) -> Result<(), (usize, StoreError)> {
-        let transaction = self.connection.transaction().map_err(|e| (0, classify(&e)))?;
+        // The write lock is taken first: SQLite waits for another program's lock only where a
+        // transaction has read nothing yet; later it refuses at once.
+        let immediate = TransactionBehavior::Immediate;
+        let transaction =
+            self.connection.transaction_with_behavior(immediate).map_err(|e| (0, classify(&e)))?;
         let mut count = 0;
         for write in writes {
             apply(&transaction, write).map_err(|e| (count, e))?;

@@ -318,7 +318,12 @@ impl Store {
 
     /// Counts a delta that was shown before it was committed.
     pub(crate) fn count_late(&self) {
-        self.gauges.late.fetch_add(1, Ordering::Relaxed);
+        if self.gauges.late.fetch_add(1, Ordering::Relaxed) == 0 {
+            tracing::warn!(
+                event = "store.late",
+                "words are shown before they are stored: the disk is slow or full"
+            );
+        }
     }
 
     /// Runs `question` on the task's connection after all writes queued before it.

@@ -485,3 +485,29 @@ async fn turns_are_found_by_their_index_however_long_a_session_is() {
     }
     rig.close().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_session_is_taken_away_whole_and_the_others_stay() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = rig(options(dir.path()));
+    for session in ["a", "b"] {
+        write(&rig.store, begin(session, 1, "text")).await.unwrap();
+        write(&rig.store, partial(session, 1, "half")).await.unwrap();
+    }
+    write(&rig.store, Write::Rename { session: "b".into(), title: "B".into() }).await.unwrap();
+    write(&rig.store, Write::Rename { session: "c".into(), title: "C".into() }).await.unwrap();
+    write(&rig.store, Write::Delete { session: "a".into() }).await.unwrap();
+    write(&rig.store, Write::Delete { session: "a".into() }).await.unwrap();
+    assert_eq!(told(&rig.store, "a").await, Vec::<String>::new());
+    assert_eq!(told(&rig.store, "b").await, ["1 1 user text"]);
+    assert_eq!(rig.store.session("a").await, Ok(None));
+    let sessions = rig.store.sessions(10).await.unwrap();
+    let titles: Vec<_> = sessions.iter().map(|row| (row.id.as_str(), row.title.as_str())).collect();
+    assert_eq!(titles, [("b", "B")]);
+    let open = rig.store.open_turns().await.unwrap();
+    assert_eq!(open.iter().map(|turn| turn.session.as_str()).collect::<Vec<_>>(), ["b"]);
+    // The name may be used again, from the first turn on.
+    write(&rig.store, begin("a", 1, "new")).await.unwrap();
+    assert_eq!(told(&rig.store, "a").await, ["1 1 user new"]);
+    rig.close().await.unwrap();
+}

@@ -4,25 +4,17 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+use tokio::time::Instant;
 
 /// Longer than any start or end that is not a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the model says. The long one takes about ten seconds at the pace below.
-const SCENARIO: &str = r#"{
-  "seed": 7,
-  "replies": [
-    {"when": "count", "text": "{COUNT}"},
-    {"when": "buffer", "text": "A **ring buffer** keeps the newest items:\n\n```rust\nstruct Ring {\n    items: [f32; 64],\n    next: usize,\n}\n```\n\n1. `next` wraps around\n2. the oldest is *overwritten*\n"},
-    {"when": "thermometer", "text": "Away from the window, a metre and a half above the floor: sun and draught both make it lie."},
-    {"when": "markup", "text": "<img src=\"http://192.0.2.1/x.png\" onerror=\"document.title='run'\"> [a](javascript:alert(1)) <script>document.title='run'</script> **fine**"},
-    {"when": "", "text": "Yes, I hear you."}
-  ]
-}"#;
+const SCENARIO: &str = include_str!("scenario.json");
 
 /// The daemon and hailo-sim.
 pub(crate) struct House {

@@ -42,9 +42,10 @@ async fn the_keyboard_is_enough() {
         for _ in 0..40 {
             page.press(&key(Key::Tab)).await;
             let stop = page
-                .js("(() => { const e = document.activeElement, r = e.getBoundingClientRect(); \
-                     return { name: (e.getAttribute('aria-label') || e.textContent || e.labels?.[0]?.textContent || '').trim(), \
-                              id: e.id || e.className || e.tagName, width: r.width, right: r.right }; })()")
+                .js("(() => { const e = document.activeElement, box = e.getBoundingClientRect(); \
+                     const label = e.getAttribute('aria-label') || e.textContent; \
+                     return { name: (label || e.labels?.[0]?.textContent || '').trim(), \
+                              id: e.id || e.className || e.tagName, width: box.width }; })()")
                 .await;
             // Between the last and the first there is the browser itself.
             if stop["id"] == "BODY" {

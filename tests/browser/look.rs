@@ -16,14 +16,16 @@ const DIFFERENCE_MAX: f64 = 0.012;
 
 /// What differs at every visit is not there, but keeps its place; the caret does not blink.
 const STILL: &str = "(() => { const sheet = new CSSStyleSheet(); \
-    sheet.replaceSync('[data-varies] { visibility: hidden } * { caret-color: transparent !important }'); \
+    sheet.replaceSync('[data-varies] { visibility: hidden } \
+                       * { caret-color: transparent !important }'); \
     document.adoptedStyleSheets = [sheet]; })()";
 
 /// Compares two pictures: the part of the pixels of which a channel differs visibly, 1 if the
 /// sizes do.
 const COMPARE: &str = "(async () => { \
     const pixels = async (text) => { \
-        const image = new Image(); image.src = 'data:image/png;base64,' + text; await image.decode(); \
+        const image = new Image(); \
+        image.src = 'data:image/png;base64,' + text; await image.decode(); \
         const canvas = new OffscreenCanvas(image.width, image.height); \
         const context = canvas.getContext('2d'); context.drawImage(image, 0, 0); \
         return context.getImageData(0, 0, image.width, image.height); }; \

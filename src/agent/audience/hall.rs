@@ -114,6 +114,12 @@ impl Hall {
         self.numbers
     }
 
+    /// How many readers there are.
+    #[cfg(test)]
+    pub(super) fn readers(&self) -> usize {
+        self.places.len()
+    }
+
     pub(super) fn leave(&mut self, place: u64) {
         self.places.remove(&place);
         self.sweep();
@@ -308,16 +314,17 @@ impl Cursor {
             return Some(Happening::Said { session, turn, text: feed.said.clone() });
         }
         let rest = feed.text.get(self.told..).unwrap_or_default();
-        let event = if !rest.is_empty() {
+        let event = if let Some(about_s) = feed.about_s
+            && self.told == 0
+            && self.about_s != feed.about_s
+        {
+            self.about_s = feed.about_s;
+            TurnEvent::Waiting { about_s }
+        } else if !rest.is_empty() {
             self.told = feed.text.len();
             TurnEvent::Delta(rest.to_owned())
-        } else if let Some(end) = &feed.end {
-            end.clone()
-        } else if feed.text.is_empty() && self.about_s != feed.about_s {
-            self.about_s = feed.about_s;
-            TurnEvent::Waiting { about_s: feed.about_s? }
         } else {
-            return None;
+            feed.end.clone()?
         };
         Some(Happening::Turn { session, turn, event })
     }

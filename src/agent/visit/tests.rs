@@ -27,10 +27,10 @@ fn visit(fake: &Arc<Fake>, manners: Manners) -> Visit {
 }
 
 async fn hear(visit: &mut Visit, frame: Value) -> Vec<Value> {
-    values(visit.hear(frame.to_string().as_bytes()).await)
+    values(&visit.hear(frame.to_string().as_bytes()).await)
 }
 
-fn values(frames: Vec<ServerFrame>) -> Vec<Value> {
+fn values(frames: &[ServerFrame]) -> Vec<Value> {
     frames.iter().map(|frame| serde_json::from_str(&frame.to_json()).unwrap()).collect()
 }
 
@@ -38,7 +38,7 @@ fn values(frames: Vec<ServerFrame>) -> Vec<Value> {
 fn told(visit: &mut Visit) -> Vec<Value> {
     let mut told = Vec::new();
     while let Some(frames) = visit.next().now_or_never() {
-        told.extend(values(frames.unwrap()));
+        told.extend(values(&frames.unwrap()));
     }
     told
 }
@@ -101,7 +101,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_the_running_turn_once(
     drop(sender);
     let mut rest = Vec::new();
     while !back.is_idle() {
-        rest.extend(values(back.next().await.unwrap()));
+        rest.extend(values(&back.next().await.unwrap()));
     }
     assert_eq!(events(&rest), ["delta", "cancelled"]);
     assert_eq!(rest[0]["text"], "it is.");

@@ -79,12 +79,16 @@ impl Peer {
 #[tokio::test]
 async fn a_message_is_answered_word_by_word() {
     let house = house();
-    house.fake.script(fake::say(&["Hello", ", you"]));
+    let (words, events) = mpsc::channel(4);
+    house.fake.script(Script::Held(events));
     let mut peer = Peer::of(&house).await;
     peer.write(r#"{"type":"message","content":"hi","metadata":{"backend":"ollama"}}"#).await;
+    words.send(TurnEvent::Delta("Hello".into())).await.unwrap();
     let first = peer.read().await;
     assert_eq!((&first["event"], &first["text"]), (&"delta".into(), &"Hello".into()));
     assert_eq!((&first["chat_id"], &first["stream_id"]), (&"main".into(), &1.into()));
+    words.send(TurnEvent::Delta(", you".into())).await.unwrap();
+    words.send(TurnEvent::Done(fake::answer("Hello, you"))).await.unwrap();
     assert_eq!(peer.until(&["done"]).await, ["delta", "stream_end", "done"]);
     assert_eq!(house.fake.heard()[0].backend.as_deref(), Some("ollama"));
 }
@@ -192,15 +196,13 @@ async fn a_client_that_leaves_does_not_stop_its_turn() {
     assert_eq!(peer.read().await["text"], "a");
     drop(peer);
     // The door notices when it writes, and lets go of the events without cancelling.
-    let mut gone = false;
-    for _ in 0..10_000 {
-        if words.send(TurnEvent::Delta("b".into())).await.is_err() {
-            gone = true;
-            break;
+    let gone = async {
+        while house.fake.audience().readers() > 0 {
+            words.send(TurnEvent::Delta("b".into())).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        tokio::task::yield_now().await;
-    }
-    assert!(gone, "the door still listens for a client that left");
+    };
+    tokio::time::timeout(DEADLINE, gone).await.expect("the door lets go of a client that left");
     assert!(house.fake.cancelled().is_empty());
 }
 

@@ -7,9 +7,10 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
-use crate::agent::{Refused, TurnEvent};
+use crate::agent::{Converse, Refused, TurnEvent};
 use crate::http::access::Access;
 use crate::session::log::{About, Line};
+use crate::session::wire::SessionInfo;
 use crate::snapshot::{self, Publisher, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.
@@ -187,7 +188,8 @@ async fn a_turn_that_failed_is_an_answer_in_words() {
     assert_eq!((&told["reply"], &told["error"]), (&json!("Half"), &json!("cancelled")));
 
     house.fake.script(Script::Say(vec![]));
-    assert_eq!(house.chat(br#"{"message":"hi"}"#).await.status, 500);
+    let told = house.chat(br#"{"message":"hi"}"#).await.json();
+    assert_eq!(told["error"], "internal", "a turn that nobody ended");
 }
 
 #[tokio::test]
@@ -462,8 +464,14 @@ async fn a_client_that_does_not_read_is_left_and_its_turn_goes_on() {
     let request = post("/chat", "Content-Type: application/json\r\n", body);
     stream.write_all(&request).await.unwrap();
     let began = Instant::now();
-    while words.send(TurnEvent::Delta("word ".repeat(100))).await.is_ok() {}
-    assert_eq!(began.elapsed().as_secs(), limits::DOOR_WRITE_TIMEOUT.as_secs());
+    words.send(TurnEvent::Delta("word ".repeat(100))).await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    while fake.audience().readers() > 0 {
+        words.send(TurnEvent::Delta("word ".repeat(100))).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    let patience = limits::DOOR_WRITE_TIMEOUT;
+    assert!((patience..=patience + Duration::from_secs(2)).contains(&began.elapsed()));
     assert!(fake.cancelled().is_empty());
 }
 
@@ -539,9 +547,20 @@ async fn a_client_that_leaves_does_not_stop_its_turn() {
         let request = post("/chat", "Content-Type: application/json\r\n", body.as_bytes());
         stream.write_all(&request).await.unwrap();
         words.send(TurnEvent::Delta("a".into())).await.unwrap();
+        let came = async {
+            while house.fake.audience().readers() == 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, came).await.expect("taken on in time");
         drop(stream);
-        // The door lets go of the events, which the agent takes for no stop.
-        tokio::time::timeout(DEADLINE, words.closed()).await.expect("let go in time");
+        // The door lets go of the turn, which the agent takes for no stop.
+        let gone = async {
+            while house.fake.audience().readers() > 0 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(DEADLINE, gone).await.expect("let go in time");
     }
     assert!(house.fake.cancelled().is_empty());
 }
@@ -569,4 +588,97 @@ async fn at_the_stop_running_answers_are_told_and_the_rest_is_closed() {
     let answer = Answer::of(&rest(&mut running).await);
     assert_eq!((answer.status, &answer.json()["reply"]), (200, &json!("a")));
     tokio::time::timeout(DEADLINE, house.served).await.unwrap().unwrap();
+}
+
+// --- Conversations -------------------------------------------------------------------------------
+
+fn request(method: &str, target: &str, body: &str) -> Vec<u8> {
+    let post =
+        String::from_utf8(post(target, "Content-Type: application/json\r\n", body.as_bytes()));
+    post.unwrap().replacen("POST", method, 1).into_bytes()
+}
+
+#[tokio::test]
+async fn conversations_are_listed_read_renamed_and_taken_away_under_both_prefixes() {
+    for prefix in ["", "/api"] {
+        let house = house().await;
+        let info = |name: &str| SessionInfo {
+            chat_id: name.into(),
+            title: "The fence".into(),
+            updated_at: "2026-11-30T14:05:00Z".into(),
+        };
+        house.fake.list(vec![info("a"), info("b")]);
+        let listed = house.get(&format!("{prefix}/sessions")).await.json();
+        assert_eq!(
+            listed["sessions"][1],
+            json!({"id": "b", "chat_id": "b", "title": "The fence",
+                "updated_at": "2026-11-30T14:05:00Z"})
+        );
+        let of = |rest: &str| format!("{prefix}/sessions/{rest}");
+        assert_eq!(house.get(&of("a/messages")).await.status, 404, "nothing was said");
+        let line = |from_person, text: &str, outcome| Line {
+            turn: 1,
+            from_person,
+            text: text.into(),
+            at_ms: 0,
+            outcome,
+            about: About::default(),
+        };
+        house.fake.lines(vec![line(true, "hi", None), line(false, "Hello", Some("done"))]);
+        let said = house.get(&of("a/messages")).await.json();
+        assert_eq!(said["chat_id"], "a");
+        assert_eq!(said["messages"][0]["role"], "user");
+        assert_eq!(said["messages"][1]["role"], "assistant");
+        assert_eq!(said["messages"][1]["outcome"], "done");
+        let last = house.get(&of("a/messages?limit=1")).await.json();
+        assert_eq!(last["messages"].as_array().unwrap().len(), 1);
+        assert_eq!(house.get(&of("a/messages?from=1")).await.status, 400);
+
+        let patch = |id: &str, body: &str| request("PATCH", &of(id), body);
+        let renamed = house.raw(&patch("a", r#"{"title":"The gate"}"#)).await;
+        assert_eq!((renamed.status, &renamed.json()["title"]), (200, &json!("The gate")));
+        for (id, body, status) in [
+            ("nobody", r#"{"title":"x"}"#, 404),
+            ("a", r#"{"title":1}"#, 400),
+            ("a", "{}", 400),
+            ("a", r#"{"name":"x"}"#, 400),
+        ] {
+            let answer = house.raw(&patch(id, body)).await;
+            assert_eq!(answer.status, status, "{id} {body}");
+        }
+        let gone = house.raw(&request("DELETE", &of("a"), "")).await;
+        assert_eq!((gone.status, gone.body.as_str()), (204, ""));
+        let again = house.raw(&request("DELETE", &of("a"), "")).await;
+        assert_eq!(
+            (again.status, &again.json()["detail"]),
+            (404, &json!("there is no such session"))
+        );
+        for id in ["%2e%2e", "..", ".", "a%0a", "%61"] {
+            assert_eq!(house.raw(&request("DELETE", &of(id), "")).await.status, 404, "{id}");
+        }
+    }
+    let alive = house().await.get("/api/health").await.json();
+    assert_eq!(alive, json!({"status": "ok", "service": "crayfish"}));
+}
+
+#[tokio::test]
+async fn a_page_elsewhere_cannot_take_a_conversation_away() {
+    let house = house().await;
+    let delete = "DELETE /sessions/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n";
+    for header in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
+        assert_eq!(house.raw(format!("{delete}{header}\r\n\r\n").as_bytes()).await.status, 403);
+    }
+    let house = house_with(Some("token")).await;
+    assert_eq!(house.raw(format!("{delete}\r\n").as_bytes()).await.status, 401);
+}
+
+#[tokio::test]
+async fn where_only_sockets_live_a_plain_request_is_told_so() {
+    let house = house().await;
+    let answer = house.get("/ws").await;
+    assert_eq!(answer.status, 426);
+    assert!(answer.head.contains("sec-websocket-version: 13"), "{}", answer.head);
+    let half = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
+        Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
+    assert_eq!(house.raw(half.as_bytes()).await.status, 400);
 }

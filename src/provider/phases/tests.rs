@@ -116,7 +116,7 @@ async fn a_loaded_model_gets_less_patience_and_a_fault_takes_that_back() {
     assert_eq!(ask(&hailo, request()).await, (None, 22));
     let wedged = (Some((Class::Wedged, Phase::Head)), 6);
     assert_eq!(ask(&hailo, request()).await, wedged, "loaded");
-    hailo.learned().unloaded();
+    hailo.learned().unwrap().unloaded();
     assert_eq!(ask(&hailo, request()).await, (None, 9), "cold again");
 
     let brief = HailoConfig { keep_alive_s: 60, ..HailoConfig::default() };
@@ -164,11 +164,11 @@ async fn the_rates_of_answers_are_learned() {
     let hailo = Hailo::new(server(&[20; 30], &script), HailoConfig::default());
     let before = hailo.first_token_estimate(300);
     for _ in 0..30 {
-        hailo.learned().unloaded();
+        hailo.learned().unwrap().unloaded();
         assert_eq!(ask(&hailo, request()).await.0, None);
     }
-    assert!((hailo.learned().tokens_per_s() - 1.0).abs() < 0.05, "8 tokens in 8 s");
-    assert!((hailo.learned().load_time().as_secs_f64() - 20.0).abs() < 0.1);
+    assert!((hailo.learned().unwrap().tokens_per_s() - 1.0).abs() < 0.05, "8 tokens in 8 s");
+    assert!((hailo.learned().unwrap().load_time().as_secs_f64() - 20.0).abs() < 0.1);
     let after = hailo.first_token_estimate(300);
     assert!((4.9..5.1).contains(&after.as_secs_f64()), "4 chunks in 4 s and a token: {after:?}");
     assert!(before > after, "the load counts only before the first answer");

@@ -77,14 +77,15 @@ fn a_message_that_is_too_long_alone_loses_its_middle() {
 
 #[test]
 fn a_system_block_without_room_beside_it_is_an_error() {
-    let newest = Newest { turn: 1, content: "hello" };
+    let newest = Newest { turn: 1, content: "hello there, how are you today" };
     let system_tokens = budget::message_tokens(SYSTEM);
     for max in [0, 5, system_tokens, system_tokens + 8] {
         let error = build(SYSTEM, &[], newest, budget(max)).unwrap_err();
         assert_eq!(error, NoRoom { system_tokens, prompt_tokens_max: max });
     }
-    assert!(build(SYSTEM, &[], newest, budget(system_tokens + 9)).unwrap().clipped.is_some());
-    assert_eq!(build(SYSTEM, &[], newest, budget(system_tokens + 10)).unwrap().clipped, None);
+    let whole = system_tokens + budget::message_tokens(newest.content);
+    assert!(build(SYSTEM, &[], newest, budget(whole - 1)).is_ok_and(|w| w.clipped.is_some()));
+    assert_eq!(build(SYSTEM, &[], newest, budget(whole)).unwrap().clipped, None);
 }
 
 #[test]
