@@ -106,6 +106,7 @@ async fn answer(
                 return Ended::Failed(TurnError::Interrupted);
             }
             Some(piece) = progress.recv() => {
+                let piece = gather(piece, &mut progress);
                 show(shared, pending, shown, piece).await;
             }
             result = &mut chat => break result,
@@ -113,12 +114,27 @@ async fn answer(
     };
     // What was decoded before the end is still in the queue.
     while let Ok(piece) = progress.try_recv() {
+        let piece = gather(piece, &mut progress);
         show(shared, pending, shown, piece).await;
     }
     match result {
         Ok(completed) => Ended::Answered(completed),
         Err(error) => Ended::Failed(TurnError::Provider(error)),
     }
+}
+
+/// Joins text that has arrived already: a fast server's tokens share one commit. A wait that was
+/// overtaken by text is no longer true and is left out.
+fn gather(first: Progress, progress: &mut mpsc::Receiver<Progress>) -> Progress {
+    let mut gathered = first;
+    while let Ok(next) = progress.try_recv() {
+        match (&mut gathered, next) {
+            (Progress::Text(text), Progress::Text(more)) => text.push_str(&more),
+            (Progress::Text(_), Progress::Waiting { .. }) => {}
+            (Progress::Waiting { .. }, next) => gathered = next,
+        }
+    }
+    gathered
 }
 
 /// Step 3 for one piece: stored first, then shown.

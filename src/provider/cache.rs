@@ -69,6 +69,12 @@ impl Cache {
         self.aborted = false;
     }
 
+    /// Whether it holds a conversation up to its last answer, which is worth keeping.
+    #[must_use]
+    pub fn holds_exchange(&self) -> bool {
+        !self.fingerprints.is_empty() && !self.aborted
+    }
+
     /// The server has lost or released its cache.
     pub fn forget(&mut self) {
         *self = Self::default();
@@ -97,6 +103,18 @@ mod tests {
             .enumerate()
             .map(|(i, text)| Message { role: role(i), content: (*text).to_owned() })
             .collect()
+    }
+
+    #[test]
+    fn only_a_complete_exchange_is_worth_keeping() {
+        let mut cache = Cache::default();
+        assert!(!cache.holds_exchange(), "nothing was sent");
+        cache.started(&prompt(&["s", "q"]));
+        assert!(!cache.holds_exchange(), "the answer is not complete");
+        cache.finished("a");
+        assert!(cache.holds_exchange());
+        cache.forget();
+        assert!(!cache.holds_exchange());
     }
 
     #[test]

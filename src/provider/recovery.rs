@@ -123,6 +123,11 @@ fn missing(engine: &Engine, presence: &Presence) -> String {
 
 async fn load(engine: &Engine) -> bool {
     let Some(slot) = slot(engine, Priority::OwnersJob).await else { return false };
+    // A person was answered while this waited for the slot: the model is warm, and another prompt
+    // would drop their conversation from the server's cache.
+    if engine.cache().holds_exchange() {
+        return true;
+    }
     let preempted = slot.preempted().clone();
     let warm = async {
         let began = Instant::now();

@@ -7,10 +7,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::wire::{self, Wire};
 
 /// Longer than any start that is worth a figure.
 const READY_MAX: Duration = Duration::from_secs(30);
+
+/// Pause between two looks at the daemon's state.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// crayfish.
 pub(crate) struct Daemon {
@@ -23,14 +29,15 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits for `READY=1`. `hailo_url` may be empty: then no model answers.
-    pub(crate) fn start(program: &Path, hailo_url: &str) -> Self {
+    /// Starts it and waits for `READY=1`. Without a model server no model answers.
+    pub(crate) fn start(program: &Path, hailo: Option<SocketAddr>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let http = free_address();
-        let url = if hailo_url.is_empty() { "http://127.0.0.1:9" } else { hailo_url };
+        // Nobody listens on the port for discarding.
+        let hailo = hailo.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9)));
         let config = format!(
-            "hardware:\n  hailo_ollama_url: {url}\n  cpu_fallback_url: http://127.0.0.1:9\n\
+            "hardware:\n  hailo_ollama_url: http://{hailo}\n  cpu_fallback_url: http://127.0.0.1:9\n\
              web_chat:\n  port: {}\nlog:\n  level: error\n",
             http.port()
         );
@@ -58,7 +65,16 @@ impl Daemon {
         Self { child, http, ready_after: began.elapsed(), _directory: directory }
     }
 
-    /// Memory that is its own and present now.
+    /// Waits until the model is loaded and could answer, as `GET /state` tells it.
+    pub(crate) fn until_online(&self, longest: Duration) {
+        let deadline = Instant::now() + longest;
+        while !Wire::new(self.http).exchange(&wire::get("/state")).contains("\"online\":true") {
+            assert!(Instant::now() < deadline, "no model within {longest:?}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Memory that is present now, its own and that of its files.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -78,23 +94,38 @@ pub(crate) struct Simulator {
     child: Child,
     /// Where it serves.
     pub(crate) address: SocketAddr,
+    control: SocketAddr,
+    _directory: TempDir,
 }
 
 impl Simulator {
-    /// Starts it on free ports; it says them in its first line.
-    pub(crate) fn start(program: &Path, arguments: &[&str]) -> Self {
+    /// Starts it on free ports, which it says in its first line, with a pace and a scenario.
+    pub(crate) fn start(program: &Path, pace: &str, scenario: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("scenario.json");
+        std::fs::write(&script, scenario).unwrap();
         let mut child = Command::new(program)
-            .args(["--port", "0", "--control-port", "0"])
-            .args(arguments)
+            .args(["--port", "0", "--control-port", "0", "--pace", pace, "--scenario"])
+            .arg(script)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.split("http://").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let address = address.and_then(|address| address.parse().ok());
-        Self { child, address: address.unwrap_or_else(|| panic!("no address in {line:?}")) }
+        let mut said = line.split("http://").skip(1).map(|rest| {
+            let address = rest.split_whitespace().next().and_then(|word| word.parse().ok());
+            address.unwrap_or_else(|| panic!("no address in {line:?}"))
+        });
+        let (address, control) = (said.next().unwrap(), said.next().unwrap());
+        Self { child, address, control, _directory: directory }
+    }
+
+    /// Its log, oldest entry first.
+    pub(crate) fn log(&self) -> Value {
+        let answer = Wire::new(self.control).exchange(&wire::get("/__sim/log"));
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
     }
 }
 

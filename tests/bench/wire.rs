@@ -8,6 +8,11 @@ use std::time::Duration;
 /// Longer than any answer that is worth a figure.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
+/// A GET.
+pub(crate) fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").into_bytes()
+}
+
 /// A POST of JSON.
 pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
     format!(
@@ -22,42 +27,59 @@ pub(crate) fn post(path: &str, body: &str) -> Vec<u8> {
 pub(crate) struct Wire {
     server: SocketAddr,
     stream: Option<TcpStream>,
+    /// Of the running exchange, as far as it was read.
+    answer: Vec<u8>,
 }
 
 impl Wire {
     /// Connects at the first exchange.
     pub(crate) fn new(server: SocketAddr) -> Self {
-        Self { server, stream: None }
+        Self { server, stream: None, answer: Vec::new() }
     }
 
     /// Sends a request and reads its whole answer, head included.
     pub(crate) fn exchange(&mut self, request: &[u8]) -> String {
-        let mut stream = self.stream.take().unwrap_or_else(|| {
+        self.send(request);
+        let closed = self.read(is_whole);
+        let answer = std::mem::take(&mut self.answer);
+        let head_end = head_end(&answer).unwrap_or(answer.len());
+        if closed || header(&answer[..head_end], "connection").is_some_and(|v| v == "close") {
+            self.stream = None;
+        }
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Sends a request.
+    pub(crate) fn send(&mut self, request: &[u8]) {
+        let stream = self.stream.get_or_insert_with(|| {
             let stream = TcpStream::connect(self.server).unwrap();
             stream.set_nodelay(true).unwrap();
             stream.set_read_timeout(Some(ANSWER_MAX)).unwrap();
             stream
         });
         stream.write_all(request).unwrap();
-        let mut answer = Vec::new();
+    }
+
+    /// Reads on until the answer so far contains these bytes.
+    pub(crate) fn read_until(&mut self, wanted: &[u8]) {
+        let there = |answer: &[u8]| answer.windows(wanted.len()).any(|part| part == wanted);
+        let closed = self.read(there);
+        assert!(!closed, "the answer ended: {}", String::from_utf8_lossy(&self.answer));
+    }
+
+    /// Reads until it is enough; true if the connection ended before.
+    fn read(&mut self, is_enough: impl Fn(&[u8]) -> bool) -> bool {
+        let Some(stream) = &mut self.stream else { return true };
         let mut chunk = [0; 16 * 1024];
-        let closed = loop {
-            if is_whole(&answer) {
-                break false;
-            }
+        while !is_enough(&self.answer) {
             match stream.read(&mut chunk) {
-                Ok(0) => break true,
-                Ok(length) => answer.extend_from_slice(&chunk[..length]),
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => break true,
-                Err(error) => panic!("{} bytes, then {error}", answer.len()),
+                Ok(0) => return true,
+                Ok(length) => self.answer.extend_from_slice(&chunk[..length]),
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => return true,
+                Err(error) => panic!("{} bytes, then {error}", self.answer.len()),
             }
-        };
-        let head_end = head_end(&answer).unwrap_or(answer.len());
-        let close = header(&answer[..head_end], "connection").is_some_and(|v| v == "close");
-        if !closed && !close {
-            self.stream = Some(stream);
         }
-        String::from_utf8_lossy(&answer).into_owned()
+        false
     }
 }
 
@@ -114,12 +136,12 @@ impl Tee {
         Self { address, heard }
     }
 
-    /// The requests to `path` so far, in the order their connections were opened.
-    pub(crate) fn requests(&self, path: &str) -> Vec<Vec<u8>> {
-        let heaps = self.heard.lock().unwrap().clone();
-        let all = heaps.iter().flat_map(|heap| split(heap));
-        let start = format!("POST {path} ").into_bytes();
-        all.filter(|request| request.starts_with(&start)).collect()
+    /// The newest request that contains this text.
+    pub(crate) fn last_request(&self, text: &str) -> Option<Vec<u8>> {
+        let heaps = self.heard.lock().unwrap();
+        let mut newest_first = heaps.iter().rev().flat_map(|heap| split(heap).into_iter().rev());
+        newest_first
+            .find(|request| request.windows(text.len()).any(|window| window == text.as_bytes()))
     }
 }
 

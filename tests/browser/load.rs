@@ -32,8 +32,8 @@ async fn the_page_is_ready_at_once_and_costs_nothing_the_second_time() {
         page.js("location.reload()").await;
         page.connected().await;
         let asked = page
-            .js("performance.getEntriesByType('resource') \
-                 .filter((entry) => entry.name.includes('/assets/') && entry.transferSize > 0).length")
+            .js("performance.getEntriesByType('resource').filter((entry) => \
+                 entry.name.includes('/assets/') && entry.transferSize > 0).length")
             .await;
         assert_eq!(asked, json!(0), "files that were asked for again");
         page

@@ -54,7 +54,7 @@ pub const TOP_K: Key<Option<u32>> = Key::maybe_count(
 /// Turns the model sees.
 pub const STM_MAX_TURNS: Key<u32> = Key::count(
     "memory.stm_max_turns",
-    12,
+    24,
     (1, 200),
     "turns",
     "Most turns of the conversation that the model sees. It sees fewer when they do not fit \

@@ -6,7 +6,7 @@ use crayfish::event::Event;
 use crayfish::provider::ollama::OllamaConfig;
 use hailo::sim::log;
 use hailo::sim::ollama as ollama_sim;
-use hailo::sim::scenario::{Reply, Scenario};
+use hailo::sim::scenario::{Fault, Kind, Phase, Reply, Scenario};
 
 use super::house::{House, Parts, Recorder, until};
 use super::openai_peer::OpenAiPeer;
@@ -45,7 +45,7 @@ async fn options_are_the_same_in_every_request_so_that_the_model_is_loaded_once(
     let config = OllamaConfig { threads: Some(3), ..sim.config() };
     let mut house = house(&sim, config, &dir);
     house.recover();
-    until("warmed up", || sim.state().counters.generations >= 1).await;
+    until("warmed up", || sim.state().loads >= 1).await;
     for _ in 0..6 {
         house.ask("Tell me more.").await;
     }
@@ -60,25 +60,30 @@ async fn options_are_the_same_in_every_request_so_that_the_model_is_loaded_once(
     }
 }
 
-/// Our count is an estimate. Where it is too low the server must say so, not cut in silence.
+/// Our count is an estimate. Where it is too low the server says so instead of cutting in silence,
+/// and the prompt is made shorter.
 #[tokio::test]
-async fn a_prompt_that_is_too_long_after_all_is_refused_and_not_cut_in_silence() {
+async fn a_prompt_that_is_too_long_after_all_is_refused_and_run_shorter() {
     for version in ["0.12.6", "0.33.0"] {
-        let options =
-            ollama_sim::Options { version: version.into(), ..instant_ollama(Scenario::default()) };
+        let options = ollama_sim::Options {
+            version: version.into(),
+            ..instant_ollama(always(&["Short", " answer"]))
+        };
         let sim = OllamaSim::start(options);
-        let peer = OpenAiPeer::start(&["The", " other", " one"]).await;
-        let recorder = Arc::<Recorder>::default();
-        let backends = vec![sim.backend(&recorder), peer.backend(&recorder)];
         let dir = tempfile::tempdir().unwrap();
-        let house = Parts::new(Arc::clone(&recorder), backends).start(dir.path());
-        // Words of one letter are more tokens than their bytes tell.
-        let answer = house.ask(&"a ".repeat(5_000)).await;
-        assert_eq!(answer.text, "The other one", "{version}");
+        let house = house(&sim, sim.config(), &dir);
+        let text = "the input exceeds the available context size".to_owned();
+        sim.fault(Fault::next(Phase::BeforeHead, Kind::Status { code: 400, text }));
+        let answer =
+            house.ask(&"The crayfish walks over the stones of the brook. ".repeat(100)).await;
+        assert_eq!(answer.text, "Short answer", "{version}");
+        assert!(answer.clipped, "{version}: and the person is told that it was shortened");
         assert_eq!(sim.state().truncated, 0, "{version}");
         assert_eq!(house.breaker(0), "closed", "{version}: no fault of the server");
-        assert_eq!(recorder.chats()[0].body["truncate"], false);
-        assert_eq!(recorder.chats()[0].body["shift"], false);
+        let chats = house.recorder.chats();
+        assert_eq!(chats.len(), 2, "{version}: one retry");
+        assert_eq!(chats[0].body["truncate"], false);
+        assert_eq!(chats[0].body["shift"], false);
     }
 }
 
@@ -109,7 +114,7 @@ async fn an_honest_count_raises_no_alarm() {
         let sim = OllamaSim::start(options);
         let dir = tempfile::tempdir().unwrap();
         let mut house = house(&sim, sim.config(), &dir);
-        for text in ["hello", "The crayfish walks over the stones of the brook. "] {
+        for text in ["hello ", "The crayfish walks over the stones of the brook. "] {
             house.ask(&text.repeat(30)).await;
         }
         let alarm = |event: &Event| matches!(event, Event::PromptTruncated { .. });

@@ -110,6 +110,7 @@ export class State {
       const facts = [
         t(`about.${backend.slot}`), speaks ? t("about.speaks") : t(`about.${backend.breaker}`),
         backend.retry_in_s ? t("about.retry", { n: Math.ceil(backend.retry_in_s) }) : "",
+        backend.degraded ? t("about.degraded") : "",
         backend.tokens_per_s ? t("about.rate", { n: backend.tokens_per_s.toFixed(1) }) : "",
       ].filter(Boolean).join(" · ");
       return make("div", { class: "backend", "data-state": ready ? "good" : "bad" },

@@ -72,6 +72,7 @@ const TABLE = {
   "about.half-open": ["being tried", "正在尝试"],
   "about.retry": ["next try in {n} s", "{n} 秒后重试"],
   "about.rate": ["{n} tokens a second", "每秒 {n} 个词元"],
+  "about.degraded": ["much slower than it was", "比平时慢很多"],
   "about.version": ["crayfish {version}, up for {time}", "crayfish {version}，已运行 {time}"],
   "about.nothing": ["Not known while there is no connection.", "未连接时无法得知。"],
   "about.speaks": ["answers now", "当前回答者"],
