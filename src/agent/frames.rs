@@ -122,6 +122,11 @@ impl From<Line> for HistoryLine {
             at: at.to_string(),
             turn: line.turn,
             outcome: line.outcome.map(str::to_owned),
+            backend: line.about.backend,
+            model: line.about.model,
+            elapsed_ms: line.about.elapsed_ms,
+            code: line.about.code,
+            words: line.about.words,
         }
     }
 }
@@ -129,6 +134,7 @@ impl From<Line> for HistoryLine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::log::About;
 
     fn frames() -> Frames {
         Frames { chat_id: "main".into(), turn: 4, ended: false }
@@ -163,6 +169,7 @@ mod tests {
             text: "hi".into(),
             at_ms: 1_767_225_600_000,
             outcome: None,
+            about: About::default(),
         };
         let told = HistoryLine::from(line);
         assert_eq!((told.role.as_str(), told.at.as_str()), ("user", "2026-01-01T00:00:00Z"));

@@ -187,7 +187,7 @@ async fn a_cancel_ends_the_turn_at_once_and_what_was_shown_stays() {
     assert!(house.agent.cancel(None));
     let (rest, end) = told(turn).await;
     assert_eq!(end, TurnEvent::Cancelled);
-    let shown = heard + &rest;
+    let shown = heard + rest.as_str();
     assert_eq!(house.history().await[1], (shown.clone(), Some("cancelled")));
 
     house.say("thanks").await;

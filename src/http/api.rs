@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use super::access::Access;
 use super::connection::Work;
+use super::pages;
 use super::reply::{self, Reply};
 use super::request::{self, BadRequest, ChatBody, HistoryQuery};
 use super::router::{self, Route};
@@ -83,7 +84,9 @@ where
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let route = router::route(&head.method, head.uri.path());
-    let needs_token = !matches!(route, Ok(Route::Health | Route::Alive));
+    let upgrades = handshake::is_wanted(&head.method, &head.headers);
+    let page = route == Ok(Route::Welcome) && !upgrades && pages::wants_page(&head.headers);
+    let needs_token = !(page || matches!(route, Ok(Route::Health | Route::Alive | Route::Asset)));
     let allowed = service.access.check(&head.headers, head.uri.authority(), needs_token);
     let mut reply = match (allowed, route) {
         (Err(denied), _) => reply::closing(denied.into()),
@@ -106,11 +109,7 @@ where
             Err(bad) => bad.into(),
             Ok(query) => service.history(query).await,
         },
-        (Ok(()), Ok(Route::Welcome | Route::Socket))
-            if handshake::is_wanted(&head.method, &head.headers) =>
-        {
-            socket(&head, &work, upgrade)
-        }
+        (Ok(()), Ok(Route::Welcome | Route::Socket)) if upgrades => socket(&head, &work, upgrade),
         (Ok(()), Ok(Route::Socket)) => BadHandshake::Required.into(),
         (Ok(()), Ok(Route::Sessions)) => service.sessions().await,
         (Ok(()), Ok(Route::Messages(id))) => service.messages(id, head.uri.query()).await,
@@ -127,6 +126,8 @@ where
         }
         (Ok(()), Ok(Route::State)) => service.state(),
         (Ok(()), Ok(Route::Health)) => service.health(),
+        (Ok(()), Ok(Route::Asset)) => pages::asset(head.uri.path(), &head.headers),
+        (Ok(()), Ok(Route::Welcome)) if page => pages::page(&head.headers),
         (Ok(()), Ok(Route::Welcome)) => reply::text(StatusCode::OK, WELCOME),
     };
     reply.body_mut().hold(work.begin());

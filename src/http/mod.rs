@@ -12,6 +12,7 @@
 pub mod access;
 mod api;
 mod connection;
+mod pages;
 mod reply;
 mod request;
 mod router;

@@ -114,6 +114,18 @@ pub(super) fn json<T: Serialize>(status: StatusCode, value: &T) -> Reply {
     }
 }
 
+/// A file of the page, as it is stored.
+pub(super) fn bytes(content_type: &'static str, bytes: Bytes) -> Reply {
+    reply(StatusCode::OK, content_type, Kind::Whole(Some(bytes)))
+}
+
+/// What the client has is still true.
+pub(super) fn unchanged() -> Reply {
+    let mut reply = reply(StatusCode::NOT_MODIFIED, TEXT, Kind::Whole(None));
+    reply.headers_mut().remove(CONTENT_TYPE);
+    reply
+}
+
 /// A text answer.
 pub(super) fn text(status: StatusCode, text: &str) -> Reply {
     reply(status, TEXT, Kind::Whole(Some(Bytes::copy_from_slice(text.as_bytes()))))

@@ -2,6 +2,7 @@
 
 use hyper::Method;
 
+use super::pages;
 use crate::session::wire::is_chat_id;
 
 /// A route.
@@ -21,6 +22,8 @@ pub(super) enum Route<'a> {
     Chat,
     /// `POST /cancel`: stops the running turn.
     Cancel,
+    /// `GET /assets/...`: a file of the page.
+    Asset,
     /// `GET /api/health`: that this is alive, for CashCode's clients.
     Alive,
     /// `GET /sessions`: the conversations.
@@ -65,7 +68,9 @@ const ROUTES: [(&str, Route<'_>, &str); 10] = [
 pub(super) fn route<'a>(method: &Method, path: &'a str) -> Result<Route<'a>, NoRoute> {
     let fixed = ROUTES.iter().find(|(known, ..)| *known == path);
     let fixed = fixed.map(|&(_, route, allow)| (route, allow));
-    let (route, allow) = fixed.or_else(|| of_session(path)).ok_or(NoRoute::NotFound)?;
+    let asset = path.starts_with(pages::PREFIX).then_some((Route::Asset, READ));
+    let found = fixed.or(asset).or_else(|| of_session(path));
+    let (route, allow) = found.ok_or(NoRoute::NotFound)?;
     let fits = allow.split(", ").any(|known| known == method.as_str());
     if fits { Ok(route) } else { Err(NoRoute::WrongMethod { allow }) }
 }
@@ -101,6 +106,9 @@ mod tests {
             ("GET", "/history", Ok(Route::History)),
             ("POST", "/chat", Ok(Route::Chat)),
             ("POST", "/cancel", Ok(Route::Cancel)),
+            ("GET", "/assets/a/b.css", Ok(Route::Asset)),
+            ("POST", "/assets/a/b.css", wrong("GET, HEAD")),
+            ("GET", "/assets", Err(NoRoute::NotFound)),
             ("GET", "/ws", Ok(Route::Socket)),
             ("GET", "/sessions", Ok(Route::Sessions)),
             ("GET", "/api/sessions", Ok(Route::Sessions)),

@@ -57,6 +57,37 @@ pub struct Line {
     /// How the turn ended, on the answer's line: `done`, `error`, `cancelled`, `interrupted`, or
     /// `running`.
     pub outcome: Option<&'static str>,
+    /// What else is known of the answer.
+    pub about: About,
+}
+
+/// What is known of an answer beyond its words.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct About {
+    /// Which backend spoke.
+    pub backend: Option<String>,
+    /// Its model.
+    pub model: Option<String>,
+    /// From acceptance to the end, in milliseconds; known of answers that were finished.
+    pub elapsed_ms: Option<u64>,
+    /// Why it failed, as a stable word for programs.
+    pub code: Option<String>,
+    /// Why it failed, as the sentence that ends the line's text.
+    pub words: Option<String>,
+}
+
+impl About {
+    fn of(assistant: Option<&Assistant>, end: &End) -> Self {
+        // An answer that a crash cut off was written down without its speaker and its time.
+        let told = |text: &String| (!text.is_empty()).then(|| text.clone());
+        Self {
+            backend: assistant.and_then(|assistant| told(&assistant.backend)),
+            model: assistant.and_then(|assistant| told(&assistant.model)),
+            elapsed_ms: assistant.map(|a| a.elapsed_ms).filter(|&elapsed_ms| elapsed_ms > 0),
+            code: end.code.clone(),
+            words: end.words.clone(),
+        }
+    }
 }
 
 /// Body of the event that opens a turn.
@@ -164,6 +195,7 @@ impl Logged {
             text: self.user.typed.clone(),
             at_ms: self.user_at_ms,
             outcome: None,
+            about: About::default(),
         };
         let answer = self.end.as_ref().map(|(at_ms, end)| {
             let shown = self.assistant.as_ref().map_or("", Assistant::shown_text);
@@ -175,6 +207,7 @@ impl Logged {
                 text: format!("{shown}{gap}{words}"),
                 at_ms: *at_ms,
                 outcome: Some(end.outcome.as_str()),
+                about: About::of(self.assistant.as_ref(), end),
             }
         });
         std::iter::once(person).chain(answer)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::log::Logged;
 use super::window::{self, PastTurn};
 use crate::limits;
-use crate::session::log::Line;
+use crate::session::log::{About, Line};
 
 /// A turn that has begun and not ended.
 #[derive(Debug, Default)]
@@ -87,6 +87,7 @@ impl Recent {
                 text: running.shown.clone(),
                 at_ms: now_ms,
                 outcome: Some("running"),
+                about: About::default(),
             });
             (running.begun.clone(), line)
         });

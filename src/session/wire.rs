@@ -191,7 +191,7 @@ pub struct Done {
 }
 
 /// One line of a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HistoryLine {
     /// `user` or `agent`.
     pub role: String,
@@ -204,6 +204,21 @@ pub struct HistoryLine {
     /// How the turn ended, or `running`; on the agent's lines only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
+    /// Which backend answered, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend: Option<String>,
+    /// Its model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// From acceptance to the end, in milliseconds, where known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elapsed_ms: Option<u64>,
+    /// Why the turn failed, as a stable word for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Why it failed, as the sentence that ends `content`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
 }
 
 /// The daemon's state, as told to programs.

@@ -10,7 +10,8 @@ use crate::lexer;
 const SKIPPED: &[&str] = &["target", ".git", "tests/peers/.rig"];
 
 /// Where Rust is entered; everything else must be reached from here by `mod`.
-const ROOTS: &[&str] = &["src/main.rs", "src/lib.rs", "hailo/src/lib.rs", "tests/tidy.rs"];
+const ROOTS: &[&str] =
+    &["build.rs", "src/main.rs", "src/lib.rs", "hailo/src/lib.rs", "tests/tidy.rs"];
 
 /// A Rust file.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::agent::TurnEvent;
 use crate::agent::fake::{self, Fake, Script};
-use crate::session::log::Line;
+use crate::session::log::{About, Line};
 use crate::snapshot::{self, BackendState, Snapshot};
 
 fn reader() -> Reader {
@@ -75,6 +75,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_the_running_turn_once(
         text: text.into(),
         at_ms: 0,
         outcome,
+        about: About::default(),
     };
     let mut other = visit(&fake, Manners::Browser);
     hear(&mut other, json!({"type": "message", "chat_id": "x", "content": "now"})).await;

@@ -143,6 +143,7 @@ mod tests {
             at: "2026-01-01T00:00:00Z".into(),
             turn,
             outcome: outcome.map(Into::into),
+            ..HistoryLine::default()
         }
     }
 

@@ -6,7 +6,7 @@ use super::*;
 use crate::agent::fake::{self, Script};
 use crate::agent::{Refused, TurnEvent};
 use crate::cli::exchange::tests::{DEADLINE, House};
-use crate::session::log::Line;
+use crate::session::log::{About, Line};
 
 const PLAIN: Look = Look { moves: false, styled: false };
 
@@ -61,6 +61,7 @@ async fn a_conversation_shows_answers_and_obeys_commands() {
         text: "before".into(),
         at_ms: 0,
         outcome: Some("interrupted"),
+        about: About::default(),
     }]);
     let lines = ["hi\nthere", "", "/backend ollama", "again", "/history", "/status", "/what"];
     let (code, shown, typing) = typed(&house, &lines).await;
@@ -150,7 +151,7 @@ async fn lost(lines: Vec<Line>) -> (String, Scripted) {
 }
 
 fn line(from_person: bool, text: &str, outcome: Option<&'static str>) -> Line {
-    Line { turn: 1, from_person, text: text.into(), at_ms: 0, outcome }
+    Line { turn: 1, from_person, text: text.into(), at_ms: 0, outcome, about: About::default() }
 }
 
 #[tokio::test]

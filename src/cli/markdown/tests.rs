@@ -115,7 +115,7 @@ fn words_do_not_wait_for_what_cannot_be_a_mark() {
 #[test]
 fn plain_text_keeps_its_marks_and_loses_its_controls() {
     let mut markdown = Markdown::new(false);
-    let shown = markdown.push("# a **b** \u{1b}[31m`c`\n```\nx\n") + &markdown.finish();
+    let shown = markdown.push("# a **b** \u{1b}[31m`c`\n```\nx\n") + markdown.finish().as_str();
     assert_eq!(shown, "# a **b** `c`\n```\nx\n");
 }
 

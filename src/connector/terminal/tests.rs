@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
 use crate::agent::{Refused, TurnEvent};
-use crate::session::log::Line;
+use crate::session::log::{About, Line};
 use crate::snapshot::{self, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.
@@ -156,6 +156,7 @@ async fn a_connection_keeps_its_conversation() {
         text: "hi".into(),
         at_ms: 0,
         outcome: Some("done"),
+        about: About::default(),
     }]);
     let mut peer = Peer::of(&house).await;
     peer.write(r#"{"type":"new_chat"}"#).await;

@@ -9,7 +9,7 @@ use super::*;
 use crate::agent::fake::{self, Fake, Script};
 use crate::agent::{Converse, Refused, TurnEvent};
 use crate::http::access::Access;
-use crate::session::log::Line;
+use crate::session::log::{About, Line};
 use crate::session::wire::SessionInfo;
 use crate::snapshot::{self, Publisher, Snapshot};
 
@@ -216,8 +216,22 @@ async fn what_the_agent_refuses_has_its_status() {
 async fn the_other_routes_answer() {
     let house = house().await;
     house.fake.lines(vec![
-        Line { turn: 1, from_person: true, text: "hi".into(), at_ms: 0, outcome: None },
-        Line { turn: 1, from_person: false, text: "yes".into(), at_ms: 9, outcome: Some("done") },
+        Line {
+            turn: 1,
+            from_person: true,
+            text: "hi".into(),
+            at_ms: 0,
+            outcome: None,
+            about: About::default(),
+        },
+        Line {
+            turn: 1,
+            from_person: false,
+            text: "yes".into(),
+            at_ms: 9,
+            outcome: Some("done"),
+            about: About::default(),
+        },
     ]);
     let turns = house.get("/history?limit=1&session=a%3Ab").await.json();
     let line = json!({
@@ -608,6 +622,7 @@ async fn conversations_are_listed_read_renamed_and_taken_away_under_both_prefixe
             text: text.into(),
             at_ms: 0,
             outcome,
+            about: About::default(),
         };
         house.fake.lines(vec![line(true, "hi", None), line(false, "Hello", Some("done"))]);
         let said = house.get(&of("a/messages")).await.json();

@@ -113,6 +113,11 @@ fn every_frame() -> Vec<ServerFrame> {
         at: "2026-01-01T00:00:00Z".into(),
         turn: 1,
         outcome: Some("done".into()),
+        backend: Some("hailo".into()),
+        model: Some("m".into()),
+        elapsed_ms: Some(1),
+        code: Some("offline".into()),
+        words: Some("hi".into()),
     };
     vec![
         ServerFrame::Ready {
