@@ -463,7 +463,7 @@ fn a_reload_keeps_what_needs_a_restart_and_a_bad_file_changes_nothing() {
     let (second, changes) = first.reload(Some(file.path()), &env).unwrap();
     assert_eq!(second.config.web_chat.address.port(), 1);
     assert_eq!(second.config.agent.top_k, Some(20));
-    assert_eq!(second.config.memory.stm_max_turns, 12, "a removed key is at its default again");
+    assert_eq!(second.config.memory.stm_max_turns, 24, "a removed key is at its default again");
     assert_eq!(second.config.log.level, tracing::Level::DEBUG);
     assert_eq!((changes.live.len(), changes.restart.len()), (3, 1));
     assert_eq!(second.values.source("agent.top_k"), Source::File { line: 1 });
