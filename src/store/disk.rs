@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 
+use super::medium::Medium;
 use super::{
     EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
     file, schema,
@@ -29,6 +30,7 @@ pub(super) const EVENTS_FROM: &str = "SELECT seq, turn, at_ms, kind, body
 /// Which database, and what opening it needs.
 pub(super) struct Plan {
     pub(super) options: Options,
+    pub(super) medium: Arc<dyn Medium>,
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) events: Events,
 }
@@ -42,6 +44,7 @@ pub(super) struct Disk {
 impl Plan {
     /// Opens or creates the database; a damaged one is set aside and told.
     pub(super) fn open(&self) -> Result<Disk, StoreError> {
+        self.medium.verdict()?;
         file::create_state_dir(&self.options.state_dir).map_err(|e| io_error(&e))?;
         let path = self.options.state_dir.join(FILE_NAME);
         let connection = match open_sound(&path, &self.options) {
@@ -81,6 +84,7 @@ impl Disk {
     pub(super) fn commit<'a>(
         &mut self,
         writes: impl Iterator<Item = &'a Write>,
+        medium: &dyn Medium,
     ) -> Result<(), (usize, StoreError)> {
         let transaction = self.connection.transaction().map_err(|e| (0, classify(&e)))?;
         let mut count = 0;
@@ -88,6 +92,7 @@ impl Disk {
             apply(&transaction, write).map_err(|e| (count, e))?;
             count += 1;
         }
+        medium.verdict().map_err(|e| (count.saturating_sub(1), e))?;
         transaction.commit().map_err(|e| (count.saturating_sub(1), classify(&e)))
     }
 
