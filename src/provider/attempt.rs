@@ -6,7 +6,6 @@
 //!   still busy with what it was sent.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,12 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::backend::{Backend, ChatDelta, ChatRequest, ChatStream, Done};
+use super::backend::{ChatDelta, ChatRequest, ChatStream, Done};
 use super::breaker::{Outcome, Rejected};
 use super::cache::Reuse;
 use super::engine::Engine;
 use super::fault::{Class, Fault, Next, Phase, judge};
 use super::gate::Permit;
+use super::in_flight::InFlight;
 use super::lease::{Ask, Slot};
 use super::prompt::{Fitted, Prompt, Share, fits};
 use super::{Completed, Job, Progress, ToolCall};
@@ -63,16 +63,6 @@ pub(super) struct Variation {
     pub(super) seed: Option<u32>,
     /// Whether this is the one retry on this backend.
     pub(super) retried: bool,
-}
-
-/// A request in flight. Dropping it keeps the slot taken for the ghost of the request.
-struct InFlight {
-    slot: Option<Slot>,
-    backend: Arc<dyn Backend>,
-    prompt_tokens: u32,
-    sent: bool,
-    head_seen: bool,
-    complete: bool,
 }
 
 /// Tries the job once.
@@ -124,14 +114,7 @@ pub(super) async fn run(
         )
         .await;
     }
-    let in_flight = InFlight {
-        slot: Some(slot),
-        backend: Arc::clone(&engine.backend),
-        prompt_tokens: request.prompt_tokens,
-        sent: false,
-        head_seen: false,
-        complete: false,
-    };
+    let in_flight = InFlight::new(slot, &engine.backend, request.prompt_tokens);
     send(engine, job, out, Sending { permit, in_flight, request, fitted, variation }).await
 }
 
@@ -192,7 +175,7 @@ async fn send(
         let _ = out.try_send(Progress::Waiting { about });
     }
     engine.cache().started(&sending.request.messages);
-    sending.in_flight.sent = true;
+    sending.in_flight.sent();
     let share = sending.request.num_predict;
     let sent_at = Instant::now();
     let result = match engine.backend.chat(sending.request.clone()).await {
@@ -216,6 +199,7 @@ async fn send(
         Err((Stop::Preempted, _)) => Ended::Preempted,
         Err((Stop::Deadline, _)) => Ended::TooLate,
         Err((Stop::Fault(fault), shown)) => {
+            sending.in_flight.complete |= !fault.lingers();
             let ended =
                 settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
             // Only now: the cure above must not meet another request.
@@ -240,8 +224,7 @@ async fn relay(
     in_flight: &mut InFlight,
     answer: &mut Answer,
 ) -> Result<Done, (Stop, bool)> {
-    let preempted = in_flight.slot.as_ref().map(|slot| slot.preempted().clone());
-    let preempted = preempted.unwrap_or_default();
+    let preempted = in_flight.preempted();
     loop {
         let item = tokio::select! {
             biased;
@@ -253,15 +236,18 @@ async fn relay(
         };
         let text = match item {
             Some(Ok(ChatDelta::Head)) => {
-                in_flight.head_seen = true;
                 continue;
             }
             Some(Ok(ChatDelta::Text(text))) => {
-                in_flight.head_seen = true;
+                in_flight.token_seen = true;
                 answer.take(&text)
             }
-            Some(Ok(ChatDelta::Thinking(_))) => answer.thought().map(|()| String::new()),
+            Some(Ok(ChatDelta::Thinking(_))) => {
+                in_flight.token_seen = true;
+                answer.thought().map(|()| String::new())
+            }
             Some(Ok(ChatDelta::ToolCall { id, name, arguments })) => {
+                in_flight.token_seen = true;
                 answer.call(ToolCall { id, name, arguments });
                 Ok(String::new())
             }
@@ -357,17 +343,5 @@ fn check_count(engine: &Engine, events: &Events, request: &ChatRequest, fresh: b
             counted,
             expected,
         });
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else { return };
-        let ghost = if self.sent && !self.complete {
-            self.backend.ghost(!self.head_seen, self.prompt_tokens)
-        } else {
-            Duration::ZERO
-        };
-        slot.release_after(ghost);
     }
 }

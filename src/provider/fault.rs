@@ -76,6 +76,17 @@ impl Fault {
     pub fn new(class: Class, phase: Phase, detail: impl Into<String>) -> Self {
         Self { class, phase, detail: detail.into(), retry_after: None }
     }
+
+    /// Whether the server may still be busy with the request: not if it never got it, and not if
+    /// it answered with a refusal or died before its head.
+    #[must_use]
+    pub fn lingers(&self) -> bool {
+        match self.phase {
+            Phase::Connect => false,
+            Phase::Head => self.class == Class::Wedged,
+            Phase::FirstToken | Phase::Stream => true,
+        }
+    }
 }
 
 /// What the breaker learns from a fault, and what the job does next.

@@ -31,6 +31,7 @@ mod aliases;
 mod answer;
 mod attempt;
 mod door;
+mod in_flight;
 mod ndjson;
 mod phases;
 mod visible;
