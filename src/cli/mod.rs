@@ -12,6 +12,8 @@ mod link;
 mod markdown;
 mod place;
 mod run;
+#[cfg(feature = "sim")]
+mod sim;
 mod status;
 
 use std::ffi::OsString;
@@ -61,6 +63,8 @@ enum Verb {
     Ask(AskArgs),
     Status(StatusArgs),
     Check(CheckArgs),
+    #[cfg(feature = "sim")]
+    Sim(sim::SimArgs),
 }
 
 /// Runs the verb of a command line, whose first word is the program's name, and gives the
@@ -78,6 +82,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     match line.verb.unwrap_or(Verb::Run(line.run)) {
         Verb::Run(args) => daemon::run(args.into()),
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
+        #[cfg(feature = "sim")]
+        Verb::Sim(args) => sim::run(&args, &mut io::stdout().lock()),
         client => converse(&client),
     }
 }
@@ -112,6 +118,8 @@ fn converse(verb: &Verb) -> u8 {
             }
             Verb::Status(args) => status::run(args, &mut out, &mut err).await,
             Verb::Run(_) | Verb::Check(_) => code::USAGE,
+            #[cfg(feature = "sim")]
+            Verb::Sim(_) => code::USAGE,
         }
     })
 }

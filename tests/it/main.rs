@@ -9,3 +9,5 @@
 
 #[cfg(test)]
 mod config;
+#[cfg(all(test, feature = "sim"))]
+mod sim;
