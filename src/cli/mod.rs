@@ -67,6 +67,16 @@ enum Verb {
     Sim(sim::SimArgs),
 }
 
+/// A model's Markdown as a terminal gets it, in pieces of one character; for the fuzz targets.
+#[cfg(any(test, feature = "sim"))]
+#[must_use]
+pub fn rendered(text: &str, styled: bool) -> String {
+    let mut markdown = markdown::Markdown::new(styled);
+    let mut out: String = text.chars().map(|c| markdown.push(&c.to_string())).collect();
+    out.push_str(&markdown.finish());
+    out
+}
+
 /// Runs the verb of a command line, whose first word is the program's name, and gives the
 /// process's exit code.
 pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {

@@ -31,6 +31,8 @@ mod aliases;
 mod answer;
 mod attempt;
 mod door;
+#[cfg(any(test, feature = "sim"))]
+pub mod foreign;
 mod in_flight;
 mod ndjson;
 mod phases;
@@ -247,8 +249,7 @@ impl Provider {
         out: &mpsc::Sender<Progress>,
     ) -> Result<Completed, ProviderError> {
         let mut causes: Vec<Cause> = Vec::new();
-        let mut retry_after = Duration::MAX;
-        let mut overloaded = false;
+        let (mut retry_after, mut overloaded) = (Duration::MAX, false);
         for engine in order {
             if let Some(from) = causes.last() {
                 self.events.tell(Event::FellBack {
@@ -367,11 +368,11 @@ impl Provider {
         if open.is_empty() {
             return false;
         }
-        let waits = open.iter().map(|engine| {
+        let mut waits = Vec::with_capacity(open.len());
+        for engine in open {
             engine.gate.hurry();
-            Box::pin(recovery::settled(&engine.gate))
-        });
-        let mut waits: Vec<_> = waits.collect();
+            waits.push(Box::pin(recovery::settled(&engine.gate)));
+        }
         let until = (Instant::now() + RECOVERY_WAIT).min(job.deadline);
         while !waits.is_empty() {
             let next = tokio::time::timeout_at(until, futures_util::future::select_all(waits));

@@ -10,4 +10,6 @@
 #[cfg(test)]
 mod config;
 #[cfg(all(test, feature = "sim"))]
+mod fuzz_corpus;
+#[cfg(all(test, feature = "sim"))]
 mod sim;
