@@ -38,6 +38,8 @@ pub mod limits;
 pub mod net;
 pub mod provider;
 pub mod session;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 pub mod snapshot;
 pub mod soul;
 pub mod store;

@@ -253,7 +253,13 @@ impl AgentTask {
                     give_up_at = Instant::now() + limits::DRAIN_TURNS_MAX;
                 }
                 () = tokio::time::sleep_until(give_up_at),
-                    if stopping && !shutdown.is_cancelled() => shutdown.cancel(),
+                    if stopping && !shutdown.is_cancelled() => {
+                    shutdown.cancel();
+                    // None of them asks a model any more, so they need not wait for each other:
+                    // one after the other they would wait for a slow disk one after the other.
+                    let waiting = self.lines.values_mut().flat_map(|line| line.waiting.drain(..));
+                    running.extend(waiting.map(|pending| shared.run(pending).boxed()));
+                }
                 Some(session) = running.next(), if !running.is_empty() => {
                     if let Some(next) = self.next_of(&session) {
                         running.push(shared.run(next).boxed());

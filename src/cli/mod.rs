@@ -12,6 +12,8 @@ mod link;
 mod markdown;
 mod place;
 mod run;
+#[cfg(feature = "sim")]
+mod sim;
 mod status;
 
 use std::ffi::OsString;
@@ -61,6 +63,18 @@ enum Verb {
     Ask(AskArgs),
     Status(StatusArgs),
     Check(CheckArgs),
+    #[cfg(feature = "sim")]
+    Sim(sim::SimArgs),
+}
+
+/// A model's Markdown as a terminal gets it, in pieces of one character; for the fuzz targets.
+#[cfg(any(test, feature = "sim"))]
+#[must_use]
+pub fn rendered(text: &str, styled: bool) -> String {
+    let mut markdown = markdown::Markdown::new(styled);
+    let mut out: String = text.chars().map(|c| markdown.push(&c.to_string())).collect();
+    out.push_str(&markdown.finish());
+    out
 }
 
 /// Runs the verb of a command line, whose first word is the program's name, and gives the
@@ -79,6 +93,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     match line.verb.unwrap_or(Verb::Run(line.run)) {
         Verb::Run(args) => daemon::run(args.into()),
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
+        #[cfg(feature = "sim")]
+        Verb::Sim(args) => sim::run(&args, &mut io::stdout().lock()),
         client => converse(&client),
     }
 }
@@ -122,6 +138,8 @@ fn converse(verb: &Verb) -> u8 {
             }
             Verb::Status(args) => status::run(args, &mut out, &mut err).await,
             Verb::Run(_) | Verb::Check(_) => code::USAGE,
+            #[cfg(feature = "sim")]
+            Verb::Sim(_) => code::USAGE,
         }
     })
 }

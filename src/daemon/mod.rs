@@ -19,9 +19,9 @@
 //! | task | owns | wakes on | if it ends or panics | drain | time to end |
 //! |---|---|---|---|---|---|
 //! | reload | watch on config.yaml | change, SIGHUP | restarts | 1 | 1 s |
-//! | http | listener, connections | accept, bytes | restarts | 2 | 7 s |
-//! | terminal | unix socket, clients | accept, lines | restarts | 2 | 7 s |
-//! | agent | turns | messages | process exits with 70 | 2 | 7 s |
+//! | http | listener, connections | accept, bytes | restarts | 2 | 8 s |
+//! | terminal | unix socket, clients | accept, lines | restarts | 2 | 8 s |
+//! | agent | turns | messages | process exits with 70 | 2 | 8 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
 //! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
 //! | beat | watchdog | timer | process exits with 70 | 5 | 1 s |
@@ -43,6 +43,8 @@ pub mod beat;
 pub mod exit;
 pub mod log;
 pub mod paths;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) mod rehearsal;
 mod reload;
 pub mod signals;
 mod starts;

@@ -34,6 +34,7 @@ use crate::session::{MAIN, Sessions};
 use crate::snapshot::{self, Publisher, Reader};
 use crate::soul::{self, regions};
 use crate::store::file::{self, InstanceLock, LockError};
+use crate::store::medium::{Medium, Thread};
 use crate::store::{self, Options, Store, StoreError, StoreTask};
 
 /// The file that says who the agent is, in the state directory.
@@ -85,7 +86,14 @@ pub(super) struct Ground {
     pub(super) manager: Arc<Manager>,
     pub(super) started: Instant,
     /// Held, not read: the kernel frees it when the process ends, however it ends.
-    _lock: InstanceLock,
+    pub(super) _lock: InstanceLock,
+}
+
+/// What is not of this house: everything undetermined comes in through here.
+pub(super) struct Outside {
+    pub(super) clock: Arc<dyn WallClock>,
+    pub(super) http: Arc<dyn Http>,
+    pub(super) medium: Arc<dyn Medium>,
 }
 
 /// The parts of the house.
@@ -156,7 +164,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     let ground = Ground { wish, loaded, paths, level, manager, started, _lock: lock };
     let config = Arc::clone(&ground.loaded.config);
 
-    let (house, store_task, agent_task) = build(&ground)?;
+    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine())?;
     let socket = Socket::bind(&ground.paths.socket())?;
     let listener = match config.web_chat.enabled {
         true => Some(listen(config.web_chat.address).await?),
@@ -188,7 +196,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     Ok(exit)
 }
 
-fn lock(paths: &Paths) -> Result<InstanceLock, StartError> {
+pub(super) fn lock(paths: &Paths) -> Result<InstanceLock, StartError> {
     file::lock(&paths.state).map_err(|error| match error {
         LockError::Io { path, source } => StartError::Unlockable { path, source },
         held @ LockError::Held { .. } => StartError::Locked(held),
@@ -203,10 +211,13 @@ async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartE
 }
 
 /// Builds everything; nothing runs yet.
-fn build(ground: &Ground) -> Result<(House, StoreTask, AgentTask), StartError> {
+pub(super) fn build(
+    ground: &Ground,
+    outside: Outside,
+) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let clock: Arc<dyn WallClock> = Arc::new(SystemClock);
+    let Outside { clock, http, medium } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -216,11 +227,10 @@ fn build(ground: &Ground) -> Result<(House, StoreTask, AgentTask), StartError> {
     };
     // Heard before the status task exists: a damaged database is worth a notice.
     let mut early = events.listen();
-    let (store, store_task) = Store::open(options, Arc::clone(&clock), events.clone())?;
+    let (store, store_task) = Store::open_on(medium, options, Arc::clone(&clock), events.clone())?;
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let http: Arc<dyn Http> = Arc::new(ReqwestHttp::new());
     let engines = backends::engines(config, &http, &events);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
@@ -265,7 +275,7 @@ fn identity(config: &Config, soul: &regions::Soul, notices: &mut Vec<String>) ->
 }
 
 /// Closes what a crash left open. A store that cannot be read does not keep the daemon down.
-async fn recover(sessions: &Sessions) {
+pub(super) async fn recover(sessions: &Sessions) {
     match sessions.recover().await {
         Ok(0) => {}
         Ok(turns) => tracing::info!(event = "session.recovered", turns, "closed interrupted turns"),
@@ -292,6 +302,16 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
         "ready"
     );
     ground.manager.ready(&status::status_line(&house.reader.load()));
+}
+
+impl Outside {
+    fn of_this_machine() -> Self {
+        Self {
+            clock: Arc::new(SystemClock),
+            http: Arc::new(ReqwestHttp::new()),
+            medium: Arc::new(Thread),
+        }
+    }
 }
 
 impl House {

@@ -12,6 +12,8 @@
 pub mod access;
 mod api;
 mod connection;
+#[cfg(any(test, feature = "sim"))]
+pub mod foreign;
 mod pages;
 mod reply;
 mod request;

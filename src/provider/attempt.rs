@@ -6,7 +6,6 @@
 //!   still busy with what it was sent.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,12 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::answer::Answer;
-use super::backend::{Backend, ChatDelta, ChatRequest, ChatStream, Done};
+use super::backend::{ChatDelta, ChatRequest, ChatStream, Done};
 use super::breaker::{Outcome, Rejected};
 use super::cache::Reuse;
 use super::engine::Engine;
 use super::fault::{Class, Fault, Next, Phase, judge};
 use super::gate::Permit;
+use super::in_flight::InFlight;
 use super::lease::{Ask, Slot};
 use super::prompt::{Fitted, Prompt, Share, fits};
 use super::{Completed, Job, Progress, ToolCall};
@@ -64,17 +64,6 @@ pub(super) struct Variation {
     pub(super) seed: Option<u32>,
     /// Whether this is the one retry on this backend.
     pub(super) retried: bool,
-}
-
-/// A request in flight. Dropping it keeps the slot taken for the ghost of the request.
-struct InFlight {
-    slot: Option<Slot>,
-    backend: Arc<dyn Backend>,
-    prompt_tokens: u32,
-    sent: bool,
-    head_seen: bool,
-    /// The server is done with it.
-    complete: bool,
 }
 
 /// Tries the job once.
@@ -126,14 +115,7 @@ pub(super) async fn run(
         )
         .await;
     }
-    let in_flight = InFlight {
-        slot: Some(slot),
-        backend: Arc::clone(&engine.backend),
-        prompt_tokens: request.prompt_tokens,
-        sent: false,
-        head_seen: false,
-        complete: false,
-    };
+    let in_flight = InFlight::new(slot, &engine.backend, request.prompt_tokens);
     send(engine, job, out, Sending { permit, in_flight, request, fitted, variation }).await
 }
 
@@ -194,7 +176,7 @@ async fn send(
         let _ = out.try_send(Progress::Waiting { about });
     }
     engine.cache().started(&sending.request.messages);
-    sending.in_flight.sent = true;
+    sending.in_flight.sent();
     let share = sending.request.num_predict;
     let sent_at = Instant::now();
     let result = match engine.backend.chat(sending.request.clone()).await {
@@ -218,7 +200,7 @@ async fn send(
         Err((Stop::Preempted, _)) => Ended::Preempted,
         Err((Stop::Deadline, _)) => Ended::TooLate,
         Err((Stop::Fault(fault), shown)) => {
-            sending.in_flight.complete = !fault.leaves_server_busy();
+            sending.in_flight.complete |= !fault.leaves_server_busy();
             let ended =
                 settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
             // Only now: the cure above must not meet another request.
@@ -243,8 +225,7 @@ async fn relay(
     in_flight: &mut InFlight,
     answer: &mut Answer,
 ) -> Result<Done, (Stop, bool)> {
-    let preempted = in_flight.slot.as_ref().map(|slot| slot.preempted().clone());
-    let preempted = preempted.unwrap_or_default();
+    let preempted = in_flight.preempted();
     loop {
         let item = tokio::select! {
             biased;
@@ -256,15 +237,18 @@ async fn relay(
         };
         let text = match item {
             Some(Ok(ChatDelta::Head)) => {
-                in_flight.head_seen = true;
                 continue;
             }
             Some(Ok(ChatDelta::Text(text))) => {
-                in_flight.head_seen = true;
+                in_flight.token_seen = true;
                 answer.take(&text)
             }
-            Some(Ok(ChatDelta::Thinking(_))) => answer.thought().map(|()| String::new()),
+            Some(Ok(ChatDelta::Thinking(_))) => {
+                in_flight.token_seen = true;
+                answer.thought().map(|()| String::new())
+            }
             Some(Ok(ChatDelta::ToolCall { id, name, arguments })) => {
+                in_flight.token_seen = true;
                 answer.call(ToolCall { id, name, arguments });
                 Ok(String::new())
             }
@@ -359,17 +343,5 @@ fn check_count(engine: &Engine, events: &Events, request: &ChatRequest, fresh: b
             counted,
             expected,
         });
-    }
-}
-
-impl Drop for InFlight {
-    fn drop(&mut self) {
-        let Some(slot) = self.slot.take() else { return };
-        let ghost = if self.sent && !self.complete {
-            self.backend.ghost(!self.head_seen, self.prompt_tokens)
-        } else {
-            Duration::ZERO
-        };
-        slot.release_after(ghost);
     }
 }

@@ -187,8 +187,8 @@ pub trait Backend: Send + Sync {
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>>;
 
     /// How long the slot stays taken on the server after a stream was dropped.
-    /// `before_head` tells whether the drop happened before the server answered.
-    fn ghost(&self, before_head: bool, prompt_tokens: u32) -> Duration;
+    /// `before_token` tells whether the drop happened before anything was decoded.
+    fn ghost(&self, before_token: bool, prompt_tokens: u32) -> Duration;
 
     /// Whether the server keeps a record of its model and last prompt that outlives a failure
     /// (hailo-ollama): an answer aborted half way leaves a cache on which a literal extension

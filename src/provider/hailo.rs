@@ -261,10 +261,10 @@ impl Backend for Hailo {
         Box::pin(self.set_loaded(0))
     }
 
-    fn ghost(&self, before_head: bool, prompt_tokens: u32) -> Duration {
+    fn ghost(&self, before_token: bool, prompt_tokens: u32) -> Duration {
         let tokens = Duration::from_secs_f64(GHOST_TOKENS / self.learned.tokens_per_s());
         let tokens = tokens.max(GHOST_MIN);
-        if before_head {
+        if before_token {
             // A request whose client has gone is executed all the same: load, prefill, tokens.
             self.first_token_estimate(prompt_tokens) + tokens
         } else {

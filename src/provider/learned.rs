@@ -17,10 +17,14 @@ use tokio::time::Instant;
 
 use super::backend::{ChatRequest, Message};
 use super::fault::Class;
+use crate::limits::{IDENTITY_TOKENS_MAX, VOLATILE_TOKENS_MAX};
 
-/// The longest prompt never shrinks below this, in tokens: an identity block of 220 tokens and a
-/// word would no longer fit, and a device that cannot do this much is faulty, not slow.
-pub const PREFILL_TOKENS_MIN: u32 = 200;
+/// The longest prompt never shrinks below this, in tokens: the identity block, the date and a
+/// short question must fit, or nothing is ever sent that could let it grow again. The slowest
+/// published model does this much in 6 s; a device that cannot is faulty, not slow.
+pub const PREFILL_TOKENS_MIN: u32 = 320;
+
+const _: () = assert!(IDENTITY_TOKENS_MAX + VOLATILE_TOKENS_MAX + 32 < PREFILL_TOKENS_MIN);
 
 /// Prefill timeouts of short prompts in a row that make a fault of the device.
 const STALLS_MAX: u32 = 3;
@@ -251,7 +255,9 @@ impl Learned {
         if figures.seed.chunk_tokens == 1 && fresh_tokens < PREFILL_MEASURED_MIN {
             return;
         }
-        let chunk_s = after.as_secs_f64() / f64::from(figures.chunks(fresh_tokens));
+        // The first token's own decoding is no prefill; after one chunk it would be a third of it.
+        let prefill_s = (after.as_secs_f64() - 1.0 / figures.tokens_per_s).max(0.0);
+        let chunk_s = prefill_s / f64::from(figures.chunks(fresh_tokens));
         figures.chunk_s = blend(figures.chunk_s, chunk_s);
         figures.plan();
         if figures.seed.prefill_max.is_some_and(|max| after < max / 2) {
@@ -401,7 +407,7 @@ mod tests {
         }
         assert_eq!(learned.prefill_tokens_max(), PREFILL_TOKENS_MIN);
         learned.first_token(96, Duration::from_millis(370));
-        assert_eq!(learned.prefill_tokens_max(), 210, "success gives a little back");
+        assert_eq!(learned.prefill_tokens_max(), 336, "success gives a little back");
     }
 
     #[test]
@@ -423,12 +429,12 @@ mod tests {
     fn three_short_prompts_in_a_row_are_the_devices_fault() {
         let learned = Learned::new(SEED);
         assert_eq!(learned.prefill_timed_out(100), Class::PrefillTimeout);
-        assert_eq!(learned.prefill_timed_out(199), Class::PrefillTimeout);
+        assert_eq!(learned.prefill_timed_out(PREFILL_TOKENS_MIN - 1), Class::PrefillTimeout);
         assert_eq!(learned.prefill_timed_out(100), Class::DeviceFault);
         learned.first_token(96, Duration::from_millis(370));
         assert_eq!(learned.prefill_timed_out(100), Class::PrefillTimeout, "success starts anew");
         learned.prefill_timed_out(100);
-        learned.prefill_timed_out(200);
+        learned.prefill_timed_out(PREFILL_TOKENS_MIN);
         assert_eq!(learned.prefill_timed_out(100), Class::PrefillTimeout, "not in a row");
     }
 
@@ -458,7 +464,8 @@ mod tests {
         }
         assert!((learned.tokens_per_s() - 3.0).abs() < 0.01);
         assert!((learned.load_time().as_secs_f64() - 4.0).abs() < 0.01);
-        assert_eq!(learned.prefill_tokens_max(), 16 * 96, "floor(8 / 0.5) chunks");
+        let why = "floor(8 / 0.417) chunks: a third of a second was the first token's";
+        assert_eq!(learned.prefill_tokens_max(), 19 * 96, "{why}");
         learned.answered(&[], 2, Duration::from_millis(1));
         learned.answered(&[], 100, Duration::ZERO);
         learned.load_took(Duration::from_millis(2));

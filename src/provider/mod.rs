@@ -31,6 +31,9 @@ mod aliases;
 mod answer;
 mod attempt;
 mod door;
+#[cfg(any(test, feature = "sim"))]
+pub mod foreign;
+mod in_flight;
 mod ndjson;
 mod phases;
 mod visible;
@@ -241,8 +244,7 @@ impl Provider {
         out: &mpsc::Sender<Progress>,
     ) -> Result<Completed, ProviderError> {
         let mut causes: Vec<Cause> = Vec::new();
-        let mut retry_after = Duration::MAX;
-        let mut overloaded = false;
+        let (mut retry_after, mut overloaded) = (Duration::MAX, false);
         for engine in order {
             if let Some(from) = causes.last() {
                 self.events.tell(Event::FellBack {

@@ -89,6 +89,18 @@ impl Ndjson {
     }
 }
 
+/// Decodes a whole body, in pieces of `step` bytes; for the fuzz targets.
+#[cfg(any(test, feature = "sim"))]
+pub(super) fn decode(dialect: Dialect, body: &[u8], step: usize) -> Result<Vec<ChatDelta>, Fault> {
+    let mut ndjson = Ndjson::new(dialect);
+    let mut out = Vec::new();
+    for piece in body.chunks(step.max(1)) {
+        ndjson.piece(piece, &mut out)?;
+    }
+    ndjson.end(&mut out)?;
+    Ok(out)
+}
+
 impl Decode for Ndjson {
     /// A 200 with any content type may hold an error line, so all are read.
     fn takes(&self, _content_type: Option<&str>) -> bool {

@@ -22,7 +22,7 @@ use super::phases::{Limits, Plan, answer};
 use crate::net::{Http, Method};
 
 mod config;
-mod stream;
+pub(super) mod stream;
 
 pub use config::{OpenAiConfig, OpenAiTimeouts};
 

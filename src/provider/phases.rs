@@ -30,6 +30,10 @@ const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for what may follow a complete answer: one event, which is under way already.
 const CLOSING_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// A loaded hailo-ollama sends its head at once. One that took longer has loaded the model or
+/// served somebody else, and has nothing of us in its cache.
+const LOADED_HEAD_MAX: Duration = Duration::from_secs(1);
+
 /// Turns a body's bytes into deltas.
 pub(crate) trait Decode: Send {
     /// Whether a success of this content type is a stream for this decoder.
@@ -172,8 +176,14 @@ impl Answer {
         self.head_at = Instant::now();
         self.alive_at = self.head_at;
         // hailo-ollama loads the model before its head; elsewhere the load cannot be told apart.
-        if self.plan.dialect == Dialect::Hailo && !self.was_loaded {
-            self.plan.learned.load_took(self.head_at - self.sent_at);
+        if self.plan.dialect == Dialect::Hailo {
+            if !self.was_loaded {
+                self.plan.learned.load_took(self.head_at - self.sent_at);
+            }
+            self.plan.learned.loaded(self.sent_at, self.plan.keep_alive_s);
+            if self.head_at - self.sent_at > LOADED_HEAD_MAX {
+                self.plan.fresh_tokens = self.plan.prompt_tokens;
+            }
         }
         self.ready.push_back(ChatDelta::Head);
         self.source = Source::Body(response.body);
@@ -271,7 +281,9 @@ impl Answer {
             return Err(Fault::new(class, Phase::Stream, text));
         }
         let (first, last) = self.tokens_at.unwrap_or((self.head_at, self.head_at));
-        let tokens = done.tokens.unwrap_or(self.tokens);
+        // Hardly a token is without a byte; who tells more has not counted.
+        let most = u32::try_from(self.bytes).unwrap_or(u32::MAX).saturating_add(self.tokens);
+        let tokens = done.tokens.filter(|told| *told <= most).unwrap_or(self.tokens);
         self.plan.learned.answered(&self.plan.messages, tokens, last - first);
         Ok(())
     }
@@ -346,6 +358,8 @@ impl Answer {
             | Class::DeviceFault
             | Class::Poisoned
             | Class::ServerError => learned.unloaded(),
+            // A server that was restarted has lost its model and is loading it again.
+            Class::Wedged if fault.phase == Phase::Head => learned.unloaded(),
             _ => {}
         }
         fault

@@ -8,15 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::join_all;
+use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::backend::{ChatDelta, ChatRequest, Message, Presence, Role, Sampling};
-use super::breaker::State;
+use super::breaker::{Outcome, State};
 use super::engine::Engine;
-use super::fault::{Class, Fault, Phase};
+use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
+use super::in_flight::InFlight;
 use super::lease::{Ask, Priority};
 use super::{Job, Provider};
 
@@ -153,36 +154,41 @@ fn missing(engine: &Engine, presence: &Presence) -> String {
     format!("{} does not have {}; it has {offered}", presence.server, engine.backend.model())
 }
 
+/// Loads the model and tries it. A person who comes meanwhile waits for the load: it cannot be
+/// called back, and theirs would only queue behind it inside the server.
 async fn load(engine: &Engine) -> bool {
-    let Some(slot) = slot(engine, Priority::OwnersJob).await else { return false };
+    let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return false };
     // A person was answered while this waited for the slot: the model is warm, and another prompt
     // would drop their conversation from the server's cache.
     if engine.cache().holds_exchange() {
         return true;
     }
-    let preempted = slot.preempted().clone();
+    let preempted = in_flight.preempted();
     let warm = async {
         let began = Instant::now();
-        engine.backend.load().await?;
+        command(&mut in_flight, engine.backend.load()).await?;
         if began.elapsed() < LOAD_MIN {
             // It was loaded already, and its cache may hold the person's conversation.
             return Ok(());
         }
-        answer(engine).await
+        tokio::select! {
+            biased;
+            // The model is loaded, which is what helps them.
+            () = preempted.cancelled() => Ok(()),
+            answered = answer(engine, &mut in_flight) => answered,
+        }
     };
-    tokio::select! {
-        biased;
-        // A person waits: whatever is loaded by now helps them, the rest they load themselves.
-        () = preempted.cancelled() => true,
-        result = tokio::time::timeout(PROBE_MAX, warm) => match result {
-            Ok(Ok(())) => true,
-            Ok(Err(fault)) => {
-                let backend = engine.backend.name();
-                tracing::warn!(backend, detail = fault.detail, "warm-up failed");
-                false
+    match tokio::time::timeout(PROBE_MAX, warm).await {
+        Ok(Ok(())) => true,
+        Ok(Err(fault)) => {
+            let backend = engine.backend.name();
+            tracing::warn!(backend, detail = fault.detail, "warm-up failed");
+            if judge(&fault, true).breaker == Outcome::Trip {
+                engine.gate.found_gone(&fault.detail);
             }
-            Err(_) => false,
-        },
+            false
+        }
+        Err(_) => false,
     }
 }
 
@@ -235,27 +241,43 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     if presence.model.is_none() {
         return Err(Fault::new(Class::ModelMissing, Phase::Head, missing(engine, &presence)));
     }
-    let Some(_slot) = slot(engine, Priority::Owner).await else {
+    let Some(mut in_flight) = in_flight(engine, Priority::Owner).await else {
         return Err(Fault::new(Class::Busy, Phase::Connect, "the slot is taken"));
     };
     engine.cache().forget();
     if engine.backend.record_outlives_failure() && !engine.gate.has_passed_a_probe() {
-        engine.backend.unload().await?;
+        command(&mut in_flight, engine.backend.unload()).await?;
     }
-    answer(engine).await?;
+    answer(engine, &mut in_flight).await?;
     // A warm model is part of being well: the next person should not pay for the load.
-    engine.backend.load().await
+    command(&mut in_flight, engine.backend.load()).await
 }
 
-async fn slot(engine: &Engine, priority: Priority) -> Option<super::lease::Slot> {
+async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
     let ask = Ask { priority, conversation: 0, expected: Duration::from_secs(10) };
-    engine.lease.acquire(ask, |_| {}).await.ok()
+    let slot = engine.lease.acquire(ask, |_| {}).await.ok()?;
+    Some(InFlight::new(slot, &engine.backend, super::budget::prompt_tokens(&ping())))
+}
+
+/// A load or an unload. If it is dropped or not answered, the slot stays taken for its ghost.
+async fn command(
+    in_flight: &mut InFlight,
+    work: BoxFuture<'_, Result<(), Fault>>,
+) -> Result<(), Fault> {
+    in_flight.sent();
+    let ended = work.await;
+    in_flight.complete = ended.as_ref().err().is_none_or(|fault| !fault.leaves_server_busy());
+    ended
+}
+
+fn ping() -> Vec<Message> {
+    let message = |role, text: &str| Message { role, content: text.to_owned() };
+    vec![message(Role::System, "Reply OK"), message(Role::User, "ping")]
 }
 
 /// A real answer of two tokens: success is at least one token and a proper end.
-async fn answer(engine: &Engine) -> Result<(), Fault> {
-    let message = |role, text: &str| Message { role, content: text.to_owned() };
-    let messages = vec![message(Role::System, "Reply OK"), message(Role::User, "ping")];
+async fn answer(engine: &Engine, in_flight: &mut InFlight) -> Result<(), Fault> {
+    let messages = ping();
     let request = ChatRequest {
         prompt_tokens: super::budget::prompt_tokens(&messages),
         messages,
@@ -265,14 +287,29 @@ async fn answer(engine: &Engine) -> Result<(), Fault> {
         tools: Vec::new(),
     };
     engine.cache().started(&request.messages);
+    in_flight.sent();
+    let ended = listen(engine, request, in_flight).await;
+    in_flight.complete |= ended.as_ref().err().is_none_or(|fault| !fault.leaves_server_busy());
+    ended
+}
+
+async fn listen(
+    engine: &Engine,
+    request: ChatRequest,
+    in_flight: &mut InFlight,
+) -> Result<(), Fault> {
     let mut stream = engine.backend.chat(request).await?;
     let mut tokens = 0_u32;
     while let Some(item) = stream.next().await {
         match item? {
-            ChatDelta::Text(_) | ChatDelta::Thinking(_) | ChatDelta::ToolCall { .. } => tokens += 1,
+            ChatDelta::Text(_) | ChatDelta::Thinking(_) | ChatDelta::ToolCall { .. } => {
+                in_flight.token_seen = true;
+                tokens += 1;
+            }
             ChatDelta::Head => {}
             ChatDelta::Done(_) if tokens > 0 => return Ok(()),
             ChatDelta::Done(_) => {
+                in_flight.complete = true;
                 let detail = "the probe's answer had no token";
                 return Err(Fault::new(Class::EmptyAnswer, Phase::Stream, detail));
             }

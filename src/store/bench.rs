@@ -3,10 +3,13 @@
 //! The bench travels into the call and back, so the connection has one user at a time without a
 //! lock.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use super::backlog::Backlog;
 use super::disk::{Disk, Plan};
+use super::medium::Medium;
 use super::{Read, StoreError};
 use crate::limits;
 
@@ -38,6 +41,11 @@ pub(super) struct Report {
 }
 
 impl Bench {
+    /// What its calls go through.
+    pub(super) fn medium(&self) -> Arc<dyn Medium> {
+        Arc::clone(&self.plan.medium)
+    }
+
     /// Without a database yet.
     pub(super) fn new(plan: Plan) -> Self {
         let backlog = Backlog::default();
@@ -102,7 +110,7 @@ impl Bench {
     fn fold(&mut self, report: &mut Report) -> Result<(), StoreError> {
         report.tried_to_fold = true;
         let Some(disk) = &self.disk else { return report.outcome.clone() };
-        match disk.checkpoint() {
+        match self.plan.medium.verdict().and_then(|()| disk.checkpoint()) {
             Ok(true) => {
                 report.folded = true;
                 self.fold_at_bytes = limits::WAL_BYTES_MAX;
@@ -130,7 +138,7 @@ impl Bench {
             let count = self.backlog.slice();
             let slice = self.backlog.pending.iter().take(count).map(|p| &p.write);
             let Some(disk) = &mut self.disk else { return Err(StoreError::Closed) };
-            match disk.commit(slice) {
+            match disk.commit(slice, self.plan.medium.as_ref()) {
                 Ok(()) => {
                     for mut done in self.backlog.pending.drain(..count) {
                         done.answer(Ok(()));

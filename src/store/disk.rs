@@ -7,6 +7,7 @@ use std::sync::Arc;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
 
+use super::medium::Medium;
 use super::{
     EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
     file, schema,
@@ -39,6 +40,7 @@ const SESSIONS: &str = "SELECT id, title, profile, created_ms, updated_ms FROM s
 /// Which database, and what opening it needs.
 pub(super) struct Plan {
     pub(super) options: Options,
+    pub(super) medium: Arc<dyn Medium>,
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) events: Events,
 }
@@ -52,6 +54,7 @@ pub(super) struct Disk {
 impl Plan {
     /// Opens or creates the database; a damaged one is set aside and told.
     pub(super) fn open(&self) -> Result<Disk, StoreError> {
+        self.medium.verdict()?;
         file::create_state_dir(&self.options.state_dir).map_err(|e| io_error(&e))?;
         let path = self.options.state_dir.join(FILE_NAME);
         let connection = match open_sound(&path, &self.options) {
@@ -91,6 +94,7 @@ impl Disk {
     pub(super) fn commit<'a>(
         &mut self,
         writes: impl Iterator<Item = &'a Write>,
+        medium: &dyn Medium,
     ) -> Result<(), (usize, StoreError)> {
         // The write lock is taken first: SQLite waits for another program's lock only where a
         // transaction has read nothing yet; later it refuses at once.
@@ -102,6 +106,7 @@ impl Disk {
             apply(&transaction, write).map_err(|e| (count, e))?;
             count += 1;
         }
+        medium.verdict().map_err(|e| (count.saturating_sub(1), e))?;
         transaction.commit().map_err(|e| (count.saturating_sub(1), classify(&e)))
     }
 

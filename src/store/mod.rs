@@ -19,6 +19,7 @@ mod backlog;
 mod bench;
 mod disk;
 pub mod file;
+pub mod medium;
 mod rows;
 mod schema;
 mod task;
@@ -36,6 +37,7 @@ use crate::clock::WallClock;
 use crate::event::{Event, Events};
 use crate::limits;
 
+use medium::{Medium, Thread};
 pub use rows::{EventRow, NewEvent, OpenTurn, SessionRow, Write};
 pub use task::StoreTask;
 
@@ -199,10 +201,24 @@ impl Store {
         clock: Arc<dyn WallClock>,
         events: Events,
     ) -> Result<(Self, StoreTask), StoreError> {
+        Self::open_on(Arc::new(Thread), options, clock, events)
+    }
+
+    /// As [`Store::open`], with calls that go through a medium of the caller's.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn open_on(
+        medium: Arc<dyn Medium>,
+        options: Options,
+        clock: Arc<dyn WallClock>,
+        events: Events,
+    ) -> Result<(Self, StoreTask), StoreError> {
         let (jobs, queue) = mpsc::channel(limits::STORE_QUEUE);
         let gauges = Arc::new(Gauges::default());
         let idle_flush = options.idle_flush;
-        let mut bench = bench::Bench::new(disk::Plan { options, clock, events: events.clone() });
+        let mut bench =
+            bench::Bench::new(disk::Plan { options, medium, clock, events: events.clone() });
         match bench.open() {
             Err(error @ StoreError::Newer { .. }) => return Err(error),
             Err(error) => {

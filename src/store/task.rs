@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::backlog::Pending;
 use super::bench::{Bench, Report, Round};
+use super::medium::Medium;
 use super::{Gauges, Job, StoreError};
 use crate::event::{Event, Events};
 use crate::limits;
@@ -76,8 +77,9 @@ impl StoreTask {
         }
         self.round(jobs, false).await?;
         let Some(bench) = self.bench.take() else { return Err(StoreError::Closed) };
-        let closed = tokio::task::spawn_blocking(move || bench.close()).await;
-        closed.unwrap_or(Err(StoreError::Closed)).and(self.outcome)
+        let medium = bench.medium();
+        let closed = call(medium.as_ref(), move || bench.close()).await;
+        closed.and_then(|closed| closed).and(self.outcome)
     }
 
     /// When to look without being asked: to try again, or to flush after quiet.
@@ -104,11 +106,12 @@ impl StoreTask {
                 Job::Flush(answer) => round.flushes.push(answer),
             }
         }
-        let done = tokio::task::spawn_blocking(move || {
+        let medium = bench.medium();
+        let done = call(medium.as_ref(), move || {
             let report = bench.work(round);
             (bench, report)
         });
-        let Ok((bench, report)) = done.await else { return Err(StoreError::Closed) };
+        let (bench, report) = done.await?;
         let settled = (kept_before + taken).saturating_sub(bench.backlog.pending.len());
         self.gauges.unsettled.fetch_sub(count(settled), Ordering::AcqRel);
         self.note(&bench, &report);
@@ -139,6 +142,17 @@ impl StoreTask {
             tracing::warn!(lost = report.lost, kept, "shown text was given up");
         }
     }
+}
+
+/// Runs one blocking call and gives its result back.
+async fn call<T: Send + 'static>(
+    medium: &dyn Medium,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, StoreError> {
+    let (give, result) = oneshot::channel();
+    // Whoever asked waits for it below.
+    medium.run(Box::new(move || drop(give.send(work())))).await?;
+    result.await.map_err(|_| StoreError::Closed)
 }
 
 /// Sleeps until then, or for ever.

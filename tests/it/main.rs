@@ -16,7 +16,11 @@ mod client;
 mod config;
 #[cfg(test)]
 mod daemon;
+#[cfg(all(test, feature = "sim"))]
+mod fuzz_corpus;
 #[cfg(test)]
 mod process;
+#[cfg(all(test, feature = "sim"))]
+mod sim;
 #[cfg(test)]
 mod wire;

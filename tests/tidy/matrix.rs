@@ -64,10 +64,12 @@ const MATRIX: &[Row] = &[
             "session",
             "daemon",
             "connector",
+            "sim",
         ],
         "a verb is a client or starts the daemon; it does not open the house's doors itself",
     ),
     ("daemon", &["*"], "the wiring constructs everything; but nobody is started from cli there"),
+    ("sim", &["*"], "the simulation constructs a world around everything, in tests only"),
     ("main", &["cli"], "main maps argv to a verb and its result to a code"),
 ];
 

@@ -241,9 +241,10 @@ async fn a_close_at_the_servers_own_limit_is_a_prefill_timeout_and_shrinks_the_p
     let peer = Peer::play(vec![tags(), late(), late(), late(), late()]).await;
     let mut hailo = backend(&peer.url);
     hailo.config.timeouts.gives_up = Duration::from_millis(300);
-    let fault = chat(&hailo, request()).await.1.unwrap();
+    let long = ChatRequest { prompt_tokens: 1000, ..request() };
+    let fault = chat(&hailo, long).await.1.unwrap();
     assert_eq!((fault.class, fault.phase), (Class::PrefillTimeout, Phase::FirstToken));
-    assert_eq!(hailo.capacity().prefill_tokens_max, 225, "three quarters of what failed");
+    assert_eq!(hailo.capacity().prefill_tokens_max, 750, "three quarters of what failed");
     for class in [Class::PrefillTimeout, Class::PrefillTimeout, Class::DeviceFault] {
         let short = ChatRequest { prompt_tokens: 120, ..request() };
         assert_eq!(chat(&hailo, short).await.1.unwrap().class, class);
@@ -345,7 +346,7 @@ async fn dropping_the_stream_closes_the_connection_in_every_phase() {
 }
 
 #[tokio::test]
-async fn a_ghost_costs_load_and_prefill_only_before_the_head() {
+async fn a_ghost_costs_load_and_prefill_only_before_the_first_token() {
     let hailo = backend("http://127.0.0.1:1");
     let cold = hailo.ghost(true, 300);
     hailo.learned.loaded(Instant::now(), -1);

@@ -141,6 +141,18 @@ impl Completion {
     }
 }
 
+/// Decodes a whole body, in pieces of `step` bytes; for the fuzz targets.
+#[cfg(any(test, feature = "sim"))]
+pub(in crate::provider) fn decode(body: &[u8], step: usize) -> Result<Vec<ChatDelta>, Fault> {
+    let mut completion = Completion::default();
+    let mut out = Vec::new();
+    for piece in body.chunks(step.max(1)) {
+        completion.piece(piece, &mut out)?;
+    }
+    completion.end(&mut out)?;
+    Ok(out)
+}
+
 impl Decode for Completion {
     /// Anything but events is an error page, whatever its status says.
     fn takes(&self, content_type: Option<&str>) -> bool {

@@ -1,0 +1,32 @@
+//! What a stranger's request meets first, for the fuzz targets: router and access rules.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Method, Uri};
+
+use super::access::Access;
+use super::router;
+
+/// Judges a request's head, lines of text as a client may send them: method and target first, then
+/// headers. True if a door with a token would let it in without one; that must never happen for a
+/// name that is not this machine's.
+#[must_use]
+pub fn lets_in(head: &str) -> bool {
+    let mut lines = head.lines();
+    let mut words = lines.next().unwrap_or_default().split_whitespace();
+    let (method, target) = (words.next().unwrap_or("GET"), words.next().unwrap_or("/"));
+    let Ok(method) = Method::from_bytes(method.as_bytes()) else { return false };
+    let Ok(uri) = target.parse::<Uri>() else { return false };
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let Some((name, value)) = line.split_once(':') else { continue };
+        let name = HeaderName::from_bytes(name.trim().as_bytes());
+        let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(value.trim())) else { continue };
+        headers.append(name, value);
+    }
+    let bound = SocketAddr::from((Ipv4Addr::LOCALHOST, 8765));
+    let Ok(access) = Access::new(bound, &[], None) else { return false };
+    let routed = router::route(&method, uri.path()).is_ok();
+    routed && access.check(&headers, uri.authority(), false).is_ok()
+}
