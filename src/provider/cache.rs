@@ -29,6 +29,10 @@ pub enum Reuse {
     ExtendsAborted,
 }
 
+/// Aborted prompts remembered at most. Requests that a server refuses in between leave its cache
+/// as it was; after this many in a row the breaker is open.
+const SUSPECTS_MAX: usize = 4;
+
 /// The last prompt sent to a server.
 #[derive(Debug, Clone, Default)]
 pub struct Cache {
@@ -36,21 +40,24 @@ pub struct Cache {
     fingerprints: Vec<u64>,
     /// Whether the answer is still being decoded or was aborted.
     aborted: bool,
+    /// Prompts aborted before the last one, without a complete answer since: if the last one was
+    /// refused, the cache still holds one of these.
+    suspects: Vec<Vec<u64>>,
 }
 
 impl Cache {
     /// Compares a prompt with the last one.
     #[must_use]
     pub fn compare(&self, messages: &[Message]) -> Reuse {
-        let common = self
-            .fingerprints
-            .iter()
-            .zip(messages)
-            .take_while(|(known, message)| **known == fingerprint(message.role, &message.content))
-            .count();
+        let common = common(&self.fingerprints, messages);
         let fresh_tokens = budget::prompt_tokens(&messages[common..]);
-        let extends = common == self.fingerprints.len() && common > 0 && common < messages.len();
-        match (extends, self.aborted) {
+        let extended = |known: &[u64], common: usize| {
+            common == known.len() && common > 0 && common < messages.len()
+        };
+        if self.suspects.iter().any(|known| extended(known, self::common(known, messages))) {
+            return Reuse::ExtendsAborted;
+        }
+        match (extended(&self.fingerprints, common), self.aborted) {
             (true, true) => Reuse::ExtendsAborted,
             (true, false) => Reuse::Continues { fresh_tokens },
             (false, _) => Reuse::Shares { fresh_tokens },
@@ -59,6 +66,12 @@ impl Cache {
 
     /// A prompt goes out. Until `finished`, its answer counts as aborted.
     pub fn started(&mut self, messages: &[Message]) {
+        if self.aborted {
+            if self.suspects.len() == SUSPECTS_MAX {
+                self.suspects.remove(0);
+            }
+            self.suspects.push(std::mem::take(&mut self.fingerprints));
+        }
         self.fingerprints = messages.iter().map(|m| fingerprint(m.role, &m.content)).collect();
         self.aborted = true;
     }
@@ -67,6 +80,7 @@ impl Cache {
     pub fn finished(&mut self, answer: &str) {
         self.fingerprints.push(fingerprint(Role::Assistant, answer));
         self.aborted = false;
+        self.suspects.clear();
     }
 
     /// Whether it holds a conversation up to its last answer, which is worth keeping.
@@ -79,6 +93,14 @@ impl Cache {
     pub fn forget(&mut self) {
         *self = Self::default();
     }
+}
+
+/// How many of the known messages the prompt begins with.
+fn common(known: &[u64], messages: &[Message]) -> usize {
+    let same = |(known, message): &(&u64, &Message)| {
+        **known == fingerprint(message.role, &message.content)
+    };
+    known.iter().zip(messages).take_while(same).count()
 }
 
 fn fingerprint(role: Role, content: &str) -> u64 {
@@ -147,5 +169,16 @@ mod tests {
         assert!(matches!(cache.compare(&marked), Reuse::Shares { .. }));
         cache.forget();
         assert!(matches!(cache.compare(&extends), Reuse::Shares { .. }));
+    }
+
+    #[test]
+    fn a_refused_request_in_between_does_not_make_the_aborted_one_forgotten() {
+        let mut cache = Cache::default();
+        cache.started(&prompt(&["be brief", "hello"]));
+        cache.started(&prompt(&["be brief", "another conversation"]));
+        let extends = prompt(&["be brief", "hello", "from elsewhere", "go on"]);
+        assert_eq!(cache.compare(&extends), Reuse::ExtendsAborted);
+        cache.finished("fine");
+        assert!(matches!(cache.compare(&extends), Reuse::Shares { .. }), "its cache was replaced");
     }
 }

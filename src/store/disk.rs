@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, ErrorCode, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
 
+use super::classify::{classify, io_error};
 use super::medium::Medium;
 use super::{
     EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
@@ -130,29 +131,6 @@ impl Disk {
         let folded = self.checkpoint();
         self.connection.close().map_err(|(_, error)| classify(&error))?;
         folded.map(|_| ())
-    }
-}
-
-/// What an error means for the caller.
-pub(super) fn classify(error: &rusqlite::Error) -> StoreError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => StoreError::Full,
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            StoreError::Corrupt(error.to_string())
-        }
-        Some(ErrorCode::ConstraintViolation | ErrorCode::TypeMismatch | ErrorCode::TooBig) => {
-            StoreError::Refused(error.to_string())
-        }
-        Some(_) => StoreError::Io(error.to_string()),
-        // Not from SQLite: a row does not have the types that were written.
-        None => StoreError::Corrupt(error.to_string()),
-    }
-}
-
-fn io_error(error: &std::io::Error) -> StoreError {
-    match error.kind() {
-        std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => StoreError::Full,
-        _ => StoreError::Io(error.to_string()),
     }
 }
 

@@ -17,6 +17,7 @@
 
 mod backlog;
 mod bench;
+mod classify;
 mod disk;
 pub mod file;
 pub mod medium;
@@ -350,7 +351,7 @@ impl Store {
     {
         let (answer, reply) = oneshot::channel();
         self.enqueue(Job::Read(Box::new(move |connection| {
-            let result = connection.and_then(|c| question(c).map_err(|e| disk::classify(&e)));
+            let result = connection.and_then(|c| question(c).map_err(|e| classify::classify(&e)));
             let asked = match &result {
                 Err(StoreError::Corrupt(detail)) => Err(detail.clone()),
                 _ => Ok(()),
