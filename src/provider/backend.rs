@@ -208,4 +208,10 @@ pub trait Backend: Send + Sync {
     fn is_degraded(&self) -> bool {
         false
     }
+
+    /// For a backend that only stands in and has its model loaded: how long one before it must
+    /// have been usable until it is told to unload.
+    fn gives_way_after(&self) -> Option<Duration> {
+        None
+    }
 }

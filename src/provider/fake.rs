@@ -26,6 +26,8 @@ pub(crate) struct Fake {
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
     pub(crate) loads: AtomicU32,
+    /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never.
+    pub(crate) gives_way_after_s: AtomicU32,
     inside: Arc<AtomicBool>,
 }
 
@@ -67,6 +69,7 @@ impl Fake {
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
             loads: AtomicU32::new(0),
+            gives_way_after_s: AtomicU32::new(0),
             inside: Arc::default(),
         })
     }
@@ -156,6 +159,7 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
+        self.gives_way_after_s.store(0, Ordering::SeqCst);
         async { Ok(()) }.boxed()
     }
 
@@ -165,5 +169,10 @@ impl Backend for Fake {
 
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn gives_way_after(&self) -> Option<Duration> {
+        let seconds = self.gives_way_after_s.load(Ordering::SeqCst);
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
     }
 }

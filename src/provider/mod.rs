@@ -24,6 +24,8 @@ pub mod openai;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;
+#[cfg(feature = "reserve")]
+pub mod reserve;
 pub mod sanitise;
 pub mod think;
 
@@ -33,10 +35,9 @@ mod attempt;
 mod door;
 mod ndjson;
 mod phases;
-mod visible;
-
 #[cfg(test)]
 mod rig;
+mod visible;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,9 +55,8 @@ use self::prompt::Prompt;
 use crate::event::{Event, Events};
 use crate::snapshot::BackendState;
 
-/// When no backend is usable and a person waits, all probes are hurried and given this long. A
-/// server that is back answers a probe within about a second; one that refuses ends the wait at
-/// once.
+/// When no backend is usable and a person waits, all probes are hurried and given this long: one
+/// that is back answers within about a second, one that refuses ends the wait.
 const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 
 /// One wish for an answer.

@@ -29,6 +29,9 @@ const START_POLL_MAX: Duration = Duration::from_secs(60);
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
 
+/// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
+const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
+
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
 
@@ -57,7 +60,7 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing);
+            tokio::join!(self.warm_up(), probing, self.give_way());
         };
         tokio::select! {
             biased;
@@ -80,6 +83,33 @@ impl Provider {
                 }
             }
             tokio::time::sleep(START_POLL).await;
+        }
+    }
+
+    /// Lets stand-ins go when a backend before them has been usable for as long as they want: a
+    /// model beside a healthy server is memory for nothing.
+    async fn give_way(&self) {
+        let mut usable_since = vec![None; self.engines.len()];
+        loop {
+            tokio::time::sleep(GIVE_WAY_LOOK).await;
+            let now = Instant::now();
+            let mut earliest: Option<Instant> = None;
+            for (engine, since) in self.engines.iter().zip(&mut usable_since) {
+                if let (Some(after), Some(earlier)) = (engine.backend.gives_way_after(), earliest)
+                    && now.saturating_duration_since(earlier) >= after
+                    && let Some(_slot) = slot(engine, Priority::OwnersJob).await
+                {
+                    let backend = engine.backend.name();
+                    let result = engine.backend.unload().await;
+                    engine.cache().forget();
+                    tracing::info!(backend, well = result.is_ok(), "gave way");
+                }
+                *since = engine.gate.health().usable.then(|| since.unwrap_or(now));
+                earliest = match (earliest, *since) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            }
         }
     }
 }
