@@ -7,7 +7,7 @@
 //! # Invariants
 //! - Each reader is told a turn's pieces in order, and its end exactly once, after its last piece.
 //! - The pieces a reader was told, after what its [`Snap`] had, are the text of the turn.
-//! - A turn that nobody ends is ended when its [`Telling`] goes.
+//! - A turn that nobody ends is ended when its `Telling` goes.
 
 mod hall;
 
