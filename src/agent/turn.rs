@@ -21,9 +21,9 @@ use crate::provider::{Completed, Job, Progress};
 use crate::session::log::{Assistant, End, Outcome};
 use crate::session::window::{self, PastTurn};
 
-/// Pieces of an answer between the provider and the log: a few, so that the model server is read
-/// as fast as it decodes, and no more, so that a cancel stops what is shown at once.
-const PROGRESS_QUEUE: usize = 8;
+/// Pieces of an answer between the provider and the log: as many as a fast server decodes during
+/// one commit. They share the next one; a slow server never has more than one here.
+const PROGRESS_QUEUE: usize = 64;
 
 /// The conversation as it can be fitted to any backend.
 struct Ledger<'a> {
@@ -107,7 +107,12 @@ async fn answer(
             }
             Some(piece) = progress.recv() => {
                 let piece = gather(piece, &mut progress);
-                show(shared, pending, shown, piece).await;
+                let showing = show(shared, pending, shown, piece);
+                // The server is read on while the commit is under way; what comes meanwhile
+                // shares the next one.
+                if let Some(result) = beside(showing, chat.as_mut()).await {
+                    break result;
+                }
             }
             result = &mut chat => break result,
         }
@@ -120,6 +125,22 @@ async fn answer(
     match result {
         Ok(completed) => Ended::Answered(completed),
         Err(error) => Ended::Failed(TurnError::Provider(error)),
+    }
+}
+
+/// Waits for `first` and drives `second` meanwhile; gives `second`'s result if it has one by then.
+async fn beside<T>(
+    first: impl Future<Output = ()>,
+    mut second: impl Future<Output = T> + Unpin,
+) -> Option<T> {
+    let mut result = None;
+    tokio::pin!(first);
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut first => return result,
+            done = &mut second, if result.is_none() => result = Some(done),
+        }
     }
 }
 
