@@ -1,17 +1,15 @@
 //! Where a client finds the daemon and keeps its own history.
 //!
-//! The same rules by which the daemon chooses: a named state means that daemon and no other,
-//! otherwise systemd's directories, otherwise XDG's, and the packaged service is tried last.
+//! By the rules of `daemon::paths`: a named state means that daemon and no other, otherwise
+//! systemd's directories, otherwise XDG's, and the packaged service is tried last.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::connector::terminal::SOCKET_NAME;
+use crate::daemon::paths::{Env, Paths, sockets_to_try};
 
-/// Where the packaged service has its socket.
-const SERVICE_RUNTIME_DIR: &str = "/run/crayfish";
 /// What a person typed in `crayfish chat`, inside the state directory.
 const TYPED_NAME: &str = "chat_history";
 
@@ -35,29 +33,16 @@ pub(super) struct Places {
 impl Places {
     /// From the flag and the environment.
     pub(super) fn find(args: &PlaceArgs, var: &dyn Fn(&str) -> Option<OsString>) -> Self {
-        let absolute = |name: &str| var(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let listed = |name: &str| {
-            let list = var(name)?;
-            std::env::split_paths(&list).next().filter(|first| first.is_absolute())
+        let env = Env {
+            state_flag: args.state.clone(),
+            state_directory: var("STATE_DIRECTORY"),
+            runtime_directory: var("RUNTIME_DIRECTORY"),
+            xdg_state_home: var("XDG_STATE_HOME"),
+            xdg_runtime_dir: var("XDG_RUNTIME_DIR"),
+            home: var("HOME"),
         };
-        let state = args
-            .state
-            .clone()
-            .or_else(|| listed("STATE_DIRECTORY"))
-            .or_else(|| Some(absolute("XDG_STATE_HOME")?.join("crayfish")))
-            .or_else(|| Some(absolute("HOME")?.join(".local/state/crayfish")));
-        let in_state = || Some(state.as_ref()?.join("run"));
-        let runtime = listed("RUNTIME_DIRECTORY").or_else(|| match args.state {
-            Some(_) => in_state(),
-            None => absolute("XDG_RUNTIME_DIR").map(|dir| dir.join("crayfish")),
-        });
-        let mut sockets: Vec<PathBuf> =
-            runtime.or_else(in_state).into_iter().map(|dir| dir.join(SOCKET_NAME)).collect();
-        if args.state.is_none() {
-            sockets.push(Path::new(SERVICE_RUNTIME_DIR).join(SOCKET_NAME));
-            sockets.dedup();
-        }
-        Self { sockets, typed: state.map(|state| state.join(TYPED_NAME)) }
+        let typed = Paths::choose(&env).ok().map(|paths| paths.state.join(TYPED_NAME));
+        Self { sockets: sockets_to_try(&env), typed }
     }
 
     /// From the flag and this process's environment.

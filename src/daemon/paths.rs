@@ -9,15 +9,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::exit;
+use crate::connector::terminal::SOCKET_NAME;
 
 /// Directories hold conversations: for their owner only.
 const DIRECTORY_MODE: u32 = 0o700;
 
 /// Longest path of a Unix socket on Linux, in bytes: `sun_path` has 108, the last one is zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
-
-/// The terminal socket's name inside the runtime directory.
-pub const SOCKET_NAME: &str = "crayfish.sock";
 
 /// Where the packaged service has its runtime directory; clients look there too.
 const SERVICE_RUNTIME_DIR: &str = "/run/crayfish";
