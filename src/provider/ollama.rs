@@ -267,7 +267,9 @@ impl Ollama {
 
     async fn set_loaded(&self, keep_alive: i64) -> Result<(), Fault> {
         let model = self.resolve().await?;
-        let options = self.options(None, Sampling::default());
+        // A proxy that knows no load takes the request for a prompt, and would have its model talk
+        // without end on the one slot. Ollama ignores the bound here and does not load anew for it.
+        let options = self.options(Some(1), Sampling::default());
         let body = LoadBody { model: &model, messages: [], keep_alive, options };
         let limit = self.config.timeouts.head_cold;
         let began = Instant::now();
