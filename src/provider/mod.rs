@@ -36,6 +36,7 @@ pub mod foreign;
 mod in_flight;
 mod ndjson;
 mod phases;
+mod server;
 mod visible;
 
 #[cfg(test)]
