@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 
 use super::fault::Fault;
 use super::learned::Learned;
+use super::pace;
 use super::think::ThinkMode;
 
 /// Who a message is from.
@@ -213,6 +214,11 @@ pub trait Backend: Send + Sync {
     /// Measured decode rate in tokens a second, once there was something to measure.
     fn tokens_per_s(&self) -> Option<f32> {
         self.learned()?.measured_tokens_per_s().map(|rate| rate as f32)
+    }
+
+    /// How its answers arrive, by our own clock.
+    fn pace(&self) -> pace::Figures {
+        self.learned().map(Learned::pace).unwrap_or_default()
     }
 
     /// Whether the last answers were all much slower than this backend used to be.

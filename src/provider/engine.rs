@@ -75,6 +75,8 @@ impl Engine {
             }
             State::HalfOpen { .. } => ("half-open", Some(0.0)),
         };
+        let pace = self.backend.pace();
+        let ms = |time: Option<Duration>| time.map(|time| time.as_secs_f32() * 1000.0);
         BackendState {
             name: self.backend.name().to_owned(),
             slot: self.slot.as_str(),
@@ -84,6 +86,10 @@ impl Engine {
             last_error: health.last_error,
             tokens_per_s: self.backend.tokens_per_s(),
             degraded: self.backend.is_degraded(),
+            head_ms: ms(pace.head),
+            first_token_ms: ms(pace.first_token),
+            gap_p50_ms: ms(pace.gap_p50),
+            gap_p99_ms: ms(pace.gap_p99),
         }
     }
 }

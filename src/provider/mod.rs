@@ -21,6 +21,7 @@ pub mod learned;
 pub mod lease;
 pub mod ollama;
 pub mod openai;
+pub mod pace;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;

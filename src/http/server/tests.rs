@@ -34,6 +34,8 @@ fn service(token: Option<&str>) -> (Arc<Service>, Arc<Fake>, Publisher) {
         backends: vec![snapshot::BackendState {
             name: "hailo".into(),
             tokens_per_s: Some(7.6),
+            head_ms: Some(2.5),
+            gap_p99_ms: Some(151.0),
             ..Default::default()
         }],
         ..Snapshot::default()
@@ -248,7 +250,10 @@ async fn the_other_routes_answer() {
         (&Value::Null, &json!("hailo"))
     );
 
-    assert_eq!(state["backends"][0]["tokens_per_s"].to_string(), "7.6");
+    let hailo = &state["backends"][0];
+    assert_eq!(hailo["tokens_per_s"].to_string(), "7.6");
+    assert_eq!((&hailo["head_ms"], &hailo["gap_p99_ms"]), (&json!(2.5), &json!(151.0)));
+    assert!(hailo.get("gap_p50_ms").is_none(), "not measured is not told");
 
     let json_type = "Content-Type: application/json\r\n";
     let stop = house.raw(&post("/cancel", json_type, br#"{"session":"a"}"#)).await;
