@@ -19,6 +19,8 @@ pub struct BackendState {
     pub retry_in_s: Option<f32>,
     /// The last fault, in a sentence.
     pub last_error: Option<String>,
+    /// What a person should do about a server that hangs, in a sentence.
+    pub hung: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
     /// Whether it decodes much slower than it used to: hot, or the link has dropped.

@@ -206,6 +206,17 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// What a look at this machine says about why the server may fail, for a person: a device
+    /// that is not there. It proves nothing either way, because a simulator needs no device.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// The system service that runs the server, if it runs on this machine.
+    fn service(&self) -> Option<&str> {
+        None
+    }
+
     /// What was learned about the server's speed, for backends that learn.
     fn learned(&self) -> Option<&Learned> {
         None

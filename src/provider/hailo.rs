@@ -213,6 +213,11 @@ impl Dialogue for Hailo {
         self.server.load_or_release(&body, self.config.timeouts.head_cold, keep_alive).await
     }
 
+    fn local_hint(&self) -> Option<String> {
+        let there = hailo::device::present(&self.config.machine);
+        (!there).then(|| "and this machine has no device node /dev/hailo* or /dev/h1x-*".to_owned())
+    }
+
     fn lingers(&self, before_token: bool, prompt_tokens: u32) -> Duration {
         let learned = &self.server.learned;
         let tokens = Duration::from_secs_f64(GHOST_TOKENS / learned.tokens_per_s());

@@ -49,6 +49,7 @@ pub(crate) struct Habits {
     /// As [`Backend::think_mode`].
     pub(crate) think_mode: ThinkMode,
     /// As [`Backend::service`], of a server on this machine.
+    /// As [`Backend::service`].
     pub(crate) service: Option<&'static str>,
 }
 
@@ -72,6 +73,11 @@ pub(crate) trait Dialogue: Send + Sync {
 
     /// Loads the model, or releases it.
     fn set_loaded(&self, loaded: bool) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// As [`Backend::hint`], of a server on this machine.
+    fn local_hint(&self) -> Option<String> {
+        None
+    }
 
     /// As [`Backend::ghost`].
     fn lingers(&self, before_token: bool, prompt_tokens: u32) -> Duration;
@@ -231,6 +237,14 @@ impl<D: Dialogue> Backend for D {
 
     fn counts_cached_tokens(&self) -> bool {
         self.habits().counts_cached_tokens
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.local_hint().filter(|_| self.server().door.is_local())
+    }
+
+    fn service(&self) -> Option<&str> {
+        self.habits().service.filter(|_| self.server().door.is_local())
     }
 
     fn learned(&self) -> Option<&Learned> {

@@ -278,6 +278,12 @@ async fn health_tells_the_truth() {
     house.publisher.publish(Snapshot { store_ok: true, ..Snapshot::default() });
     let offline = house.get("/healthz").await;
     assert_eq!((offline.status, offline.body.as_str()), (200, "ok, inference offline"));
+    let hung = snapshot::BackendState { hung: Some("It hangs.".into()), ..Default::default() };
+    let hangs =
+        Snapshot { online: true, store_ok: true, backends: vec![hung], ..Snapshot::default() };
+    house.publisher.publish(hangs);
+    let told = house.get("/healthz").await;
+    assert_eq!((told.status, told.body.as_str()), (200, "ok; It hangs."));
     let notices = vec!["the disk is full".to_owned()];
     house.publisher.publish(Snapshot { online: true, notices, ..Snapshot::default() });
     let ill = house.get("/healthz").await;

@@ -356,3 +356,29 @@ async fn a_ghost_costs_load_and_prefill_only_before_the_first_token() {
     assert!(warm > streaming + Duration::from_secs(1), "{warm:?} {streaming:?}");
     assert_eq!(streaming, GHOST_MIN);
 }
+
+#[test]
+fn a_missing_device_is_looked_for_on_this_machine_only() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |url: &str| {
+        let config = HailoConfig {
+            url: url.into(),
+            machine: root.path().to_owned(),
+            ..HailoConfig::default()
+        };
+        let hailo = Hailo::new(http(), config);
+        (hailo.hint(), hailo.service().map(str::to_owned))
+    };
+    let service = Some("hailo-ollama".to_owned());
+    for here in ["http://127.0.0.1:8000", "http://[::1]:8000/", "http://localhost"] {
+        let (hint, found) = at(here);
+        assert!(hint.is_some_and(|hint| hint.contains("/dev/h1x-*")), "{here}");
+        assert_eq!(found, service, "{here}");
+    }
+    for there in ["http://192.168.1.7:8000", "http://pi.local:8000/127.0.0.1"] {
+        assert_eq!(at(there), (None, None), "{there}");
+    }
+    std::fs::create_dir(root.path().join("dev")).unwrap();
+    std::fs::File::create(root.path().join("dev/h1x-0")).unwrap();
+    assert_eq!(at("http://127.0.0.1:8000"), (None, service));
+}
