@@ -133,6 +133,25 @@ pub const EVENT_QUEUE: usize = 256;
 /// Jobs waiting for one backend's slot. Beyond it a job is refused as overloaded.
 pub const LEASE_WAITERS_MAX: usize = 32;
 
+// --- Model servers ---------------------------------------------------------------------------
+
+/// Gaps between tokens kept of each backend, for their percentiles: two minutes of decoding on the
+/// NPU, in which the 99th percentile is the tenth longest. 4 KiB; older ones are forgotten.
+pub const TOKEN_GAPS_KEPT: usize = 1024;
+
+/// How long a server may accept connections without answering before it counts as hung and a
+/// person is told how to restart it: the provider specification's 5A.7. The longest answer that
+/// somebody else may have asked of it takes 146 s.
+pub const HUNG_AFTER: Duration = Duration::from_secs(180);
+
+/// Longest run of the command that restarts a hung server; systemd itself kills after 90 s.
+pub const RESTART_COMMAND_MAX: Duration = Duration::from_secs(120);
+
+/// Free memory from which a CPU model is loaded ahead of its use, in bytes: the 1.9 GB that it
+/// takes and something to live on, from the provider specification's 5A.9. Below it is loaded when
+/// it is needed.
+pub const PRELOAD_MEMORY_MIN: u64 = 2_500_000_000;
+
 // --- Durability ------------------------------------------------------------------------------
 
 /// A delta is shown once the database has it, but no later than this after it was decoded: the

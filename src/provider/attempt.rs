@@ -284,8 +284,8 @@ async fn settle(
     retried: bool,
 ) -> Ended {
     let verdict = judge(&fault, retried);
-    let problem = fault.detail.clone();
-    permit.record(verdict.breaker, Some(&problem));
+    let fault = engine.explained(fault);
+    permit.record(verdict.breaker, Some(&fault));
     if verdict.unload {
         // Whether it helped shows at the next request.
         let _ = engine.backend.unload().await;

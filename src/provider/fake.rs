@@ -26,6 +26,10 @@ pub(crate) struct Fake {
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
     pub(crate) loads: AtomicU32,
+    /// Takes connections and answers nothing.
+    pub(crate) hangs: AtomicBool,
+    /// What it finds out about the machine.
+    pub(crate) hint: Mutex<Option<String>>,
     inside: Arc<AtomicBool>,
 }
 
@@ -67,6 +71,8 @@ impl Fake {
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
             loads: AtomicU32::new(0),
+            hangs: AtomicBool::new(false),
+            hint: Mutex::default(),
             inside: Arc::default(),
         })
     }
@@ -78,6 +84,16 @@ impl Fake {
 
     pub(crate) fn request_count(&self) -> usize {
         self.requests.lock().unwrap().len()
+    }
+
+    fn absence(&self) -> Result<(), Fault> {
+        if self.hangs.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Wedged, Phase::Head, "silence"));
+        }
+        if !self.present.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
+        }
+        Ok(())
     }
 
     fn check(&self, request: &ChatRequest) {
@@ -120,9 +136,7 @@ impl Backend for Fake {
         let script = self.scripts.lock().unwrap().pop_front();
         let inside = Inside(Arc::clone(&self.inside));
         async move {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let items = script.unwrap_or_else(|| says(&["ok"]));
             let head = (Duration::ZERO, Ok(ChatDelta::Head));
             let stream =
@@ -140,9 +154,7 @@ impl Backend for Fake {
 
     fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
         async {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let model = self.has_model.load(Ordering::SeqCst).then(|| self.model());
             Ok(Presence { server: self.name.to_owned(), model, offered: Vec::new() })
         }
@@ -161,6 +173,14 @@ impl Backend for Fake {
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
         Duration::from_millis(500)
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.hint.lock().unwrap().clone()
+    }
+
+    fn service(&self) -> Option<&str> {
+        (self.name == "hailo").then_some("hailo-ollama")
     }
 
     fn record_outlives_failure(&self) -> bool {

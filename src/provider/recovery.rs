@@ -93,7 +93,7 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing);
+            tokio::join!(self.warm_up(), probing, self.watch_for_hangs());
         };
         tokio::select! {
             biased;
@@ -139,7 +139,7 @@ async fn look(engine: &Engine) -> bool {
         }
         Err(fault) => {
             if closed {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -184,7 +184,7 @@ async fn load(engine: &Engine) -> bool {
             let backend = engine.backend.name();
             tracing::warn!(backend, detail = fault.detail, "warm-up failed");
             if judge(&fault, true).breaker == Outcome::Trip {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -225,12 +225,10 @@ async fn probe(engine: &Engine) -> bool {
     match result {
         Ok(()) => permit.record(Ok(())),
         Err(fault) => {
-            tracing::debug!(
-                backend = engine.backend.name(),
-                detail = fault.detail,
-                "a probe failed"
-            );
-            permit.record(Err(&fault.detail));
+            let fault = engine.explained(fault);
+            let backend = engine.backend.name();
+            tracing::debug!(backend, detail = fault.detail, "a probe failed");
+            permit.record(Err(&fault));
         }
     }
     true
