@@ -55,7 +55,7 @@ impl Engine {
     ) -> Self {
         let gate = Gate::new(backend.name(), breaker, events);
         let lease = Lease::new(background_quiet);
-        Self { slot, backend, gate, lease, cache: Mutex::default() }
+        Self { slot, backend, gate, lease, cache: Mutex::new(Cache::inherited()) }
     }
 
     /// What is known of the server's cache.
