@@ -339,8 +339,8 @@ async fn a_warm_up_leaves_a_server_alone_whose_breaker_opened_meanwhile() {
     let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
     let (result, _) = house.ask(&house.owner()).await;
     assert!(matches!(result, Err(ProviderError::BrokeOff(_))));
-    // Before it is looked at again.
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    // The hold for the ghost is over, and it is not looked at again yet.
+    tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(house.provider.states()[0].breaker, "open");
     assert_eq!(house.hailo.loads.load(Ordering::SeqCst), 0, "it waited for the slot until then");
     stop.cancel();
