@@ -58,7 +58,14 @@ impl Engine {
     ) -> Self {
         let gate = Gate::new(backend.name(), breaker, events);
         let lease = Lease::new(background_quiet);
-        Self { slot, backend, gate, lease, lent: Lent::default(), cache: Mutex::default() }
+        Self {
+            slot,
+            backend,
+            gate,
+            lease,
+            lent: Lent::default(),
+            cache: Mutex::new(Cache::inherited()),
+        }
     }
 
     /// The same engine with what the daemon lends it.

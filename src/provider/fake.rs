@@ -25,6 +25,8 @@ pub(crate) struct Fake {
     pub(crate) has_model: AtomicBool,
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
+    /// Whether unloads are answered.
+    pub(crate) unloads_work: AtomicBool,
     pub(crate) loads: AtomicU32,
     /// Takes connections and answers nothing.
     pub(crate) hangs: AtomicBool,
@@ -70,6 +72,7 @@ impl Fake {
             has_model: AtomicBool::new(true),
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
+            unloads_work: AtomicBool::new(true),
             loads: AtomicU32::new(0),
             hangs: AtomicBool::new(false),
             hint: Mutex::default(),
@@ -168,7 +171,9 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
-        async { Ok(()) }.boxed()
+        let works = self.unloads_work.load(Ordering::SeqCst);
+        let wedged = || Fault::new(Class::Wedged, Phase::Head, "no answer");
+        async move { if works { Ok(()) } else { Err(wedged()) } }.boxed()
     }
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {

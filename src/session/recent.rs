@@ -41,7 +41,7 @@ impl Recent {
         let mut recent = Self { last_turn, ..Self::default() };
         for turn in logged {
             if let Some((_, end)) = &turn.end {
-                recent.push(PastTurn::new(turn.turn, turn.sent(), turn.answer(), end.outcome));
+                recent.push(turn.past(end.outcome));
             }
         }
         recent

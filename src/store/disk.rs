@@ -263,10 +263,10 @@ fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
             )
         }
         Write::Finish { session, turn, events } => {
-            if has_ended(connection, session, *turn).map_err(sql)? {
-                return Ok(());
+            // A second end says nothing new, but what it leaves open would be found at each start.
+            if !has_ended(connection, session, *turn).map_err(sql)? {
+                append(connection, session, *turn, events).map_err(sql)?;
             }
-            append(connection, session, *turn, events).map_err(sql)?;
             run(
                 connection,
                 "DELETE FROM partial WHERE session = ?1 AND turn = ?2",
