@@ -28,7 +28,6 @@ use crate::agent::frames::Frames;
 use crate::agent::visit::Manners;
 use crate::agent::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
 use crate::limits;
-use crate::session::log::Line;
 use crate::session::wire::{HistoryLine, ServerFrame, Status};
 use crate::snapshot::Reader;
 
@@ -248,10 +247,7 @@ impl Service {
     async fn history(&self, query: HistoryQuery) -> Reply {
         match self.lines(query.session.as_deref(), query.lines).await {
             Err(refused) => refused.into(),
-            Ok(lines) => {
-                let turns: Vec<_> = lines.into_iter().map(HistoryLine::from).collect();
-                reply::json(StatusCode::OK, &json!({ "turns": turns }))
-            }
+            Ok(turns) => reply::json(StatusCode::OK, &json!({ "turns": turns })),
         }
     }
 
@@ -260,11 +256,12 @@ impl Service {
         &self,
         session: Option<&str>,
         query: LinesQuery,
-    ) -> Result<Vec<Line>, Refused> {
-        match query.before {
+    ) -> Result<Vec<HistoryLine>, Refused> {
+        let lines = match query.before {
             None => self.converse.history(session, query.limit).await,
             Some(turn) => self.converse.earlier(session, turn, query.limit).await,
-        }
+        };
+        Ok(lines?.into_iter().map(HistoryLine::from).collect())
     }
 
     fn state(&self) -> Reply {

@@ -32,8 +32,7 @@ impl Service {
                 Refused::NoSuchSession.into()
             }
             Ok(lines) => {
-                let lines = lines.into_iter().map(|line| message(HistoryLine::from(line)));
-                let messages: Vec<_> = lines.collect();
+                let messages: Vec<_> = lines.into_iter().map(message).collect();
                 reply::json(StatusCode::OK, &json!({ "chat_id": id, "messages": messages }))
             }
         }
