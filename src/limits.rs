@@ -111,6 +111,11 @@ pub const HISTORY_LINES_MAX: usize = 200;
 /// Lines of history told when the client does not say how many, from the seed.
 pub const HISTORY_LINES_DEFAULT: usize = 20;
 
+/// Client ids of messages remembered for each session: a message that is sent again after a lost
+/// connection is found among them. A client has a few on their way; beyond it one that comes again
+/// is asked again.
+pub const MESSAGE_IDS_KEPT: usize = 64;
+
 // --- Queues ------------------------------------------------------------------------------------
 
 /// Turns waiting for their session. A person does not type faster than this; a script that does
@@ -258,6 +263,8 @@ const _: () = assert!(MESSAGE_BYTES_MAX < BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= SOCKET_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKETS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(TURNS_MAX < TURNS_BEHIND_MAX);
+const _: () = assert!(TURNS_MAX < MESSAGE_IDS_KEPT);
+const _: () = assert!(MESSAGE_IDS_KEPT as u64 <= WINDOW_EPOCH_TURNS);
 const _: () = assert!(SESSION_TITLE_CHARS <= SESSION_TITLE_CHARS_MAX);
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DRAIN_MAX.as_secs());
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DOOR_DRAIN_MAX.as_secs());

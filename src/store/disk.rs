@@ -1,6 +1,7 @@
 //! The connection and its file: opening, setting aside, committing, folding the log. Blocking.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -24,9 +25,10 @@ use crate::limits;
 pub(super) const HAS_ENDED: &str = "SELECT 1 FROM event INDEXED BY event_by_turn
     WHERE session = ?1 AND turn = ?2 AND kind = ?3";
 
-/// Lists a session's events from a turn on.
-pub(super) const EVENTS_FROM: &str = "SELECT seq, turn, at_ms, kind, body
-    FROM event INDEXED BY event_by_turn WHERE session = ?1 AND turn >= ?2 ORDER BY seq";
+/// Lists a session's events from a turn on, up to and without another.
+pub(super) const EVENTS_OF: &str = "SELECT seq, turn, at_ms, kind, body
+    FROM event INDEXED BY event_by_turn
+    WHERE session = ?1 AND turn >= ?2 AND turn < ?3 ORDER BY seq";
 
 /// Takes a session away; one write, hence one transaction.
 const DELETE_SESSION: [&str; 3] = [
@@ -319,13 +321,14 @@ pub(super) fn last_turn(connection: &Connection, session: &str) -> rusqlite::Res
         .query_row([session], |row| row.get(0).map(unsigned))
 }
 
-pub(super) fn events_from(
+pub(super) fn events_of(
     connection: &Connection,
     session: &str,
-    turn: u64,
+    turns: &Range<u64>,
 ) -> rusqlite::Result<Vec<EventRow>> {
-    let mut statement = connection.prepare(EVENTS_FROM)?;
-    let rows = statement.query_map(params![session, signed(turn)], |row| {
+    let mut statement = connection.prepare(EVENTS_OF)?;
+    let bounds = params![session, signed(turns.start), signed(turns.end)];
+    let rows = statement.query_map(bounds, |row| {
         Ok(EventRow {
             seq: unsigned(row.get(0)?),
             turn: unsigned(row.get(1)?),

@@ -78,7 +78,7 @@ async fn write(store: &Store, write: Write) -> Result<(), StoreError> {
 
 /// `seq turn kind body` of a session's events.
 async fn told(store: &Store, session: &str) -> Vec<String> {
-    let rows = store.events_from(session, 0).await.unwrap();
+    let rows = store.events_of(session, 0..u64::MAX).await.unwrap();
     let line = |r: EventRow| {
         format!("{} {} {} {}", r.seq, r.turn, r.kind, String::from_utf8(r.body).unwrap())
     };
@@ -196,7 +196,7 @@ async fn a_full_disk_is_told_once_and_everything_is_there_when_space_returns() {
     rig.store.read(|c| c.execute_batch("PRAGMA max_page_count = 100000")).await.unwrap();
     assert_eq!(rig.next_told().await, Event::StoreRecovered);
     assert_eq!(rig.store.health(), StoreHealth::default());
-    let rows = rig.store.events_from("a", 0).await.unwrap();
+    let rows = rig.store.events_of("a", 0..u64::MAX).await.unwrap();
     assert!(rows.iter().map(|r| r.seq).eq(1..=80), "gapless, nothing twice");
     let open = rig.store.open_turns().await.unwrap();
     let turns: Vec<u64> = open.iter().map(|o| o.turn).collect();
@@ -296,7 +296,7 @@ async fn damage_found_while_running_replaces_the_file_and_writes_go_on() {
         let garbage = vec![0xA5; usize::try_from(bytes).unwrap() - 4096];
         file.write_all_at(&garbage, 4096).unwrap();
     }
-    let read = rig.store.events_from("a", 0).await;
+    let read = rig.store.events_of("a", 0..u64::MAX).await;
     assert!(matches!(read, Err(StoreError::Corrupt(_))), "{:?}", read.map(|r| r.len()));
     assert!(matches!(rig.next_told().await, Event::StoreReplaced { .. }));
     write(&rig.store, begin("a", 401, "goes on")).await.unwrap();
@@ -487,7 +487,7 @@ async fn a_full_queue_refuses_deltas_first_and_ends_last() {
 async fn turns_are_found_by_their_index_however_long_a_session_is() {
     let dir = tempfile::tempdir().unwrap();
     let rig = rig(options(dir.path()));
-    for (query, by) in [(disk::HAS_ENDED, "turn=?"), (disk::EVENTS_FROM, "turn>?")] {
+    for (query, by) in [(disk::HAS_ENDED, "turn=?"), (disk::EVENTS_OF, "turn>? AND turn<?")] {
         let plan = rig.store.read(move |c| {
             let numbered = [":a", ":b", ":c"];
             let count = query.matches('?').count();
