@@ -231,6 +231,27 @@ pub const WINDOW_EPOCH_TURNS: u64 = 64;
 /// the largest prompt that is worth sending. Older text is let go; the log keeps it.
 pub const WINDOW_BYTES_MAX: usize = 256 * 1024;
 
+// --- Body --------------------------------------------------------------------------------------
+
+/// How far a file of the kernel is read, in bytes. `/proc/stat` of a machine with 128 processors
+/// and `/proc/mounts` of one full of containers fit; what is wanted stands at their beginning.
+pub const VITALS_FILE_BYTES_MAX: usize = 64 * 1024;
+
+/// Entries of a directory of the kernel that are looked at. A Pi 5 has 5 hwmon devices; a machine
+/// with more than this has its processor's among the first.
+pub const VITALS_ENTRIES_MAX: usize = 256;
+
+/// Shortest and longest look of the governor, in seconds: two readings apart at least, and no
+/// longer than a bare board needs to come to rest.
+pub const GOVERNOR_WINDOW_S: (f64, f64) = (10.0, 600.0);
+
+/// Temperatures kept by the governor: the longest window at one reading a second. Beyond it the
+/// oldest goes, and the governor looks less far.
+pub const GOVERNOR_SAMPLES_MAX: usize = 601;
+
+/// Beats kept for the charts, from the seed: half an hour at the default pulse.
+pub const HISTORY_SAMPLES: usize = 60;
+
 // --- Process life --------------------------------------------------------------------------------
 
 /// Whole drain at shutdown. systemd's `TimeoutStopSec` is 20 s; beyond this the process says who

@@ -40,6 +40,8 @@ use self::env::Env;
 use self::problem::{Problem, Severity};
 use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
+use self::sections::events::EventsKept;
+use self::sections::governor::{Governor, Vitals};
 use self::sections::hardware::Hardware;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
@@ -69,6 +71,12 @@ pub struct Config {
     pub memory: Memory,
     /// Timeouts and breaker.
     pub provider: Provider,
+    /// Where the vital signs are read.
+    pub vitals: Vitals,
+    /// What is given up before the processor is too hot.
+    pub governor: Governor,
+    /// How long happenings are kept.
+    pub events: EventsKept,
     /// The database.
     pub storage: Storage,
     /// The log.
@@ -87,6 +95,9 @@ impl Config {
             agent: Agent::new(values),
             memory: Memory::new(values),
             provider: Provider::new(values),
+            vitals: Vitals::new(values),
+            governor: Governor::new(values),
+            events: EventsKept::new(values),
             storage: Storage::new(values),
             log: Log::new(values),
         }

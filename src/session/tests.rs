@@ -214,7 +214,7 @@ async fn a_turn_that_nothing_can_close_keeps_nobody_from_talking() {
 async fn rows_that_an_ended_turn_left_behind_are_taken_away() {
     let dir = tempfile::tempdir().unwrap();
     let first = rig(dir.path());
-    first.sessions.begin("main", "typed", "sent").await.unwrap();
+    first.sessions.begin("main", "typed", "sent", None).await.unwrap();
     let end = End::new(Outcome::Done);
     first.sessions.finish("main", 1, answer("all"), end).await.unwrap();
     let stray = "INSERT INTO partial (session, turn, n, text) VALUES ('main', 1, 0, 'stray')";

@@ -45,7 +45,15 @@ const DOORS: &[Door] = &[
     ("std::net::UdpSocket", &[], "nothing here speaks UDP"),
     (
         "std::fs",
-        &["src/store/", "src/config/", "src/soul/", "src/daemon/", "src/cli/", "src/connector/"],
+        &[
+            "src/store/",
+            "src/config/",
+            "src/soul/",
+            "src/daemon/",
+            "src/cli/",
+            "src/connector/",
+            "src/vitals/tree.rs",
+        ],
         "files have owners: state is the store's, the rest is text that people edit",
     ),
     (
@@ -91,6 +99,12 @@ const PURE: &[&str] = &[
     "src/agent/words.rs",
     "src/agent/prompt.rs",
     "src/soul/regions.rs",
+    "src/snapshot/body.rs",
+    "src/vitals/procfs.rs",
+    "src/vitals/stress.rs",
+    "src/vitals/governor.rs",
+    "src/vitals/words.rs",
+    "src/heartbeat/pulse.rs",
     "src/daemon/exit.rs",
     "src/daemon/tasks.rs",
 ];

@@ -25,6 +25,11 @@ const MATRIX: &[Row] = &[
         "the provider knows messages, never persons: no agent, session or soul",
     ),
     (
+        "vitals",
+        &["limits", "config", "clock", "event", "snapshot"],
+        "the body is read and judged here; what follows from it is done by others",
+    ),
+    (
         "soul",
         &["limits", "config", "clock", "event", "store", "provider::budget"],
         "the self does not know its turns; it only counts what its block costs",
