@@ -43,6 +43,7 @@ use self::sections::agent::{Agent, Memory};
 use self::sections::hardware::Hardware;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
+use self::sections::reserve::{Model, Reserve};
 use self::sections::storage::{Log, Storage};
 use self::sections::system::System;
 use self::sections::web_chat::WebChat;
@@ -69,6 +70,10 @@ pub struct Config {
     pub memory: Memory,
     /// Timeouts and breaker.
     pub provider: Provider,
+    /// The small model inside the process.
+    pub reserve: Reserve,
+    /// Its file.
+    pub model: Model,
     /// The database.
     pub storage: Storage,
     /// The log.
@@ -87,6 +92,8 @@ impl Config {
             agent: Agent::new(values),
             memory: Memory::new(values),
             provider: Provider::new(values),
+            reserve: Reserve::new(values),
+            model: Model::new(values),
             storage: Storage::new(values),
             log: Log::new(values),
         }

@@ -1,5 +1,6 @@
 //! Builds the backends that the configuration puts into slots.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::Config;
@@ -14,8 +15,20 @@ use crate::provider::ollama::{Ollama, OllamaConfig, OllamaTimeouts};
 use crate::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 
 /// The engines in the order in which they are tried.
-pub(super) fn engines(config: &Config, http: &Arc<dyn Http>, events: &Events) -> Vec<Engine> {
-    let slots = config.hardware.slots;
+///
+/// The small model inside the process is the reserve wherever its file is here and no other was
+/// named.
+pub(super) fn engines(
+    config: &Config,
+    model: Option<&Path>,
+    http: &Arc<dyn Http>,
+    events: &Events,
+) -> Vec<Engine> {
+    let mut slots = config.hardware.slots;
+    let has_reserve = slots.iter().any(|backend| backend == hardware::Backend::Reserve);
+    if slots.reserve.is_none() && !has_reserve && model.is_some() && cfg!(feature = "reserve") {
+        slots.reserve = Some(hardware::Backend::Reserve);
+    }
     let named = [
         (SlotName::Primary, Some(slots.primary)),
         (SlotName::Fallback, slots.fallback),
@@ -23,7 +36,7 @@ pub(super) fn engines(config: &Config, http: &Arc<dyn Http>, events: &Events) ->
     ];
     let mut engines = Vec::new();
     for (slot, name) in named {
-        if let Some(backend) = name.and_then(|name| backend(name, config, http)) {
+        if let Some(backend) = name.and_then(|name| backend(name, config, model, http)) {
             let quiet = config.provider.background_quiet;
             engines.push(Engine::new(slot, backend, policy(config), quiet, events.clone()));
         }
@@ -44,6 +57,7 @@ fn policy(config: &Config) -> Policy {
 fn backend(
     name: hardware::Backend,
     config: &Config,
+    model: Option<&Path>,
     http: &Arc<dyn Http>,
 ) -> Option<Arc<dyn Backend>> {
     let http = Arc::clone(http);
@@ -54,7 +68,29 @@ fn backend(
             let openai = openai(config)?;
             Some(Arc::new(OpenAi::new(http, openai)))
         }
+        hardware::Backend::Reserve => reserve(config, model),
     }
+}
+
+#[cfg(feature = "reserve")]
+fn reserve(config: &Config, model: Option<&Path>) -> Option<Arc<dyn Backend>> {
+    use crate::provider::reserve::{Reserve, ReserveConfig};
+
+    let limits = config.reserve;
+    Some(Arc::new(Reserve::new(ReserveConfig {
+        file: model.map(Path::to_owned),
+        threads: limits.threads as usize,
+        context_tokens: limits.context_tokens,
+        answer_tokens_max: limits.answer_tokens_max,
+        memory_max_mb: u64::from(limits.memory_max_mb),
+        unload_after: limits.unload_after,
+    })))
+}
+
+#[cfg(not(feature = "reserve"))]
+fn reserve(_config: &Config, _model: Option<&Path>) -> Option<Arc<dyn Backend>> {
+    tracing::warn!("the reserve is configured but not built in");
+    None
 }
 
 fn hailo(config: &Config) -> HailoConfig {

@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use super::backend::{
-    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, Presence, Role,
+    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, GivesWay, Presence,
+    Role,
 };
 use super::fault::{Class, Fault, Phase};
 
@@ -26,6 +27,9 @@ pub(crate) struct Fake {
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
     pub(crate) loads: AtomicU32,
+    /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
+    /// most is now.
+    pub(crate) gives_way_after_s: AtomicU32,
     inside: Arc<AtomicBool>,
 }
 
@@ -67,6 +71,7 @@ impl Fake {
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
             loads: AtomicU32::new(0),
+            gives_way_after_s: AtomicU32::new(0),
             inside: Arc::default(),
         })
     }
@@ -156,6 +161,7 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
+        self.gives_way_after_s.store(0, Ordering::SeqCst);
         async { Ok(()) }.boxed()
     }
 
@@ -165,5 +171,13 @@ impl Backend for Fake {
 
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn gives_way(&self) -> GivesWay {
+        match self.gives_way_after_s.load(Ordering::SeqCst) {
+            0 => GivesWay::Never,
+            u32::MAX => GivesWay::Now,
+            seconds => GivesWay::After(Duration::from_secs(u64::from(seconds))),
+        }
     }
 }

@@ -24,6 +24,8 @@ pub mod openai;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;
+#[cfg(feature = "reserve")]
+pub mod reserve;
 pub mod sanitise;
 pub mod think;
 

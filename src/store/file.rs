@@ -97,6 +97,31 @@ pub fn replace_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir_of(path)
 }
 
+/// Reads a whole file of at most this many bytes, into memory of just its size.
+///
+/// # Errors
+/// As the file system says, and `FileTooLarge`.
+pub fn read_whole(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if size > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = vec![0; size];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Moves a complete file to its place, so that after a power cut it is there whole or not at all.
+///
+/// # Errors
+/// As the file system says.
+pub fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
+    File::open(from)?.sync_all()?;
+    fs::rename(from, to)?;
+    sync_dir_of(to)
+}
+
 /// Brings the directory entry of a file onto the medium.
 pub(super) fn sync_dir_of(path: &Path) -> io::Result<()> {
     let parent = match path.parent() {

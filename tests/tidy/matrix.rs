@@ -18,6 +18,12 @@ const MATRIX: &[Row] = &[
         &["limits", "config", "clock", "event", "daemon::supervisor"],
         "a door keeps bytes, it does not know what they mean",
     ),
+    ("process", &["limits"], "a door knows programs, not what they are good for"),
+    (
+        "model",
+        &["limits", "config", "net", "store", "process"],
+        "files and where they come from; who runs them is the provider's business",
+    ),
     (
         "provider",
         &["limits", "config", "clock", "event", "snapshot", "net", "store", "daemon::supervisor"],
@@ -65,6 +71,7 @@ const MATRIX: &[Row] = &[
             "daemon",
             "connector",
             "sim",
+            "model",
         ],
         "a verb is a client or starts the daemon; it does not open the house's doors itself",
     ),

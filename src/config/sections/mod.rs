@@ -7,6 +7,7 @@ pub mod agent;
 pub mod hardware;
 pub mod openai;
 pub mod provider;
+pub mod reserve;
 pub mod storage;
 pub mod system;
 pub mod web_chat;
@@ -58,6 +59,16 @@ pub const SECTIONS: &[Section] = &[
         doc: "How long the model servers may take, and when one counts as broken. The values \
               fit a Raspberry Pi 5 with the AI HAT+ 2.",
         keys: provider::KEYS,
+    },
+    Section {
+        name: "reserve",
+        doc: "A small model inside the program, for when no model server answers.",
+        keys: reserve::KEYS,
+    },
+    Section {
+        name: "model",
+        doc: "The file of that model. \"crayfish model\" lists, fetches, chooses and removes.",
+        keys: reserve::MODEL_KEYS,
     },
     Section { name: "storage", doc: "The database.", keys: storage::KEYS },
     Section { name: "log", doc: "The log.", keys: storage::LOG_KEYS },
