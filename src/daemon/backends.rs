@@ -1,11 +1,11 @@
 //! Builds the backends that the configuration puts into slots.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use crate::config::Config;
 use crate::config::sections::hardware;
 use crate::event::Events;
+use crate::model::Shelf;
 use crate::net::Http;
 use crate::provider::backend::Backend;
 use crate::provider::breaker::Policy;
@@ -16,17 +16,18 @@ use crate::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 
 /// The engines in the order in which they are tried.
 ///
-/// The small model inside the process is the reserve wherever its file is here and no other was
-/// named.
+/// The small model inside the process is the reserve unless another was named or it is switched
+/// off, whether its file is here or not: it may come at any time. Without a shelf there is none.
 pub(super) fn engines(
     config: &Config,
-    model: Option<&Path>,
+    models: Option<&Shelf>,
     http: &Arc<dyn Http>,
     events: &Events,
 ) -> Vec<Engine> {
     let mut slots = config.hardware.slots;
     let has_reserve = slots.iter().any(|backend| backend == hardware::Backend::Reserve);
-    if slots.reserve.is_none() && !has_reserve && model.is_some() && cfg!(feature = "reserve") {
+    let can = models.is_some() && config.reserve.enabled && cfg!(feature = "reserve");
+    if slots.reserve.is_none() && !has_reserve && can {
         slots.reserve = Some(hardware::Backend::Reserve);
     }
     let named = [
@@ -36,7 +37,7 @@ pub(super) fn engines(
     ];
     let mut engines = Vec::new();
     for (slot, name) in named {
-        if let Some(backend) = name.and_then(|name| backend(name, config, model, http)) {
+        if let Some(backend) = name.and_then(|name| backend(name, config, models, http)) {
             let quiet = config.provider.background_quiet;
             engines.push(Engine::new(slot, backend, policy(config), quiet, events.clone()));
         }
@@ -57,7 +58,7 @@ fn policy(config: &Config) -> Policy {
 fn backend(
     name: hardware::Backend,
     config: &Config,
-    model: Option<&Path>,
+    models: Option<&Shelf>,
     http: &Arc<dyn Http>,
 ) -> Option<Arc<dyn Backend>> {
     let http = Arc::clone(http);
@@ -68,17 +69,18 @@ fn backend(
             let openai = openai(config)?;
             Some(Arc::new(OpenAi::new(http, openai)))
         }
-        hardware::Backend::Reserve => reserve(config, model),
+        hardware::Backend::Reserve => reserve(config, models),
     }
 }
 
 #[cfg(feature = "reserve")]
-fn reserve(config: &Config, model: Option<&Path>) -> Option<Arc<dyn Backend>> {
+fn reserve(config: &Config, models: Option<&Shelf>) -> Option<Arc<dyn Backend>> {
     use crate::provider::reserve::{Reserve, ReserveConfig};
 
     let limits = config.reserve;
+    let shelf = models?.clone();
     Some(Arc::new(Reserve::new(ReserveConfig {
-        file: model.map(Path::to_owned),
+        find: Arc::new(move || shelf.in_use()),
         threads: limits.threads as usize,
         context_tokens: limits.context_tokens,
         answer_tokens_max: limits.answer_tokens_max,
@@ -88,7 +90,7 @@ fn reserve(config: &Config, model: Option<&Path>) -> Option<Arc<dyn Backend>> {
 }
 
 #[cfg(not(feature = "reserve"))]
-fn reserve(_config: &Config, _model: Option<&Path>) -> Option<Arc<dyn Backend>> {
+fn reserve(_config: &Config, _models: Option<&Shelf>) -> Option<Arc<dyn Backend>> {
     tracing::warn!("the reserve is configured but not built in");
     None
 }

@@ -41,12 +41,6 @@ pub struct Entry {
     pub in_use: bool,
 }
 
-/// The file that the reserve uses, if there is one.
-#[must_use]
-pub fn in_use(state: &Path) -> Option<PathBuf> {
-    Shelf::of(state).in_use()
-}
-
 impl Shelf {
     /// The shelf in a state directory, which need not exist.
     #[must_use]
@@ -98,7 +92,7 @@ impl Shelf {
         names.filter_map(|name| self.path(&name)).filter(|path| path.is_file()).min()
     }
 
-    /// Makes the reserve use a model from its next start on.
+    /// Makes the reserve use a model from its next answer on.
     ///
     /// # Errors
     /// `NotFound` if it is not here; else as the file system says.

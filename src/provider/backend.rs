@@ -220,6 +220,10 @@ pub trait Backend: Send + Sync {
         self.learned().is_some_and(Learned::is_degraded)
     }
 
+    /// Hears whether the machine suffers (heat, no memory). A model in this process is then not
+    /// loaded, and let go when nobody uses it; servers have their own care.
+    fn strained(&self, _strained: bool) {}
+
     /// Whether it only stands in for others, and when it lets go of its model.
     fn gives_way(&self) -> GivesWay {
         GivesWay::Never

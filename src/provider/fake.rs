@@ -30,6 +30,7 @@ pub(crate) struct Fake {
     /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
     /// most is now.
     pub(crate) gives_way_after_s: AtomicU32,
+    pub(crate) strained: AtomicBool,
     inside: Arc<AtomicBool>,
 }
 
@@ -72,6 +73,7 @@ impl Fake {
             unloads: AtomicU32::new(0),
             loads: AtomicU32::new(0),
             gives_way_after_s: AtomicU32::new(0),
+            strained: AtomicBool::new(false),
             inside: Arc::default(),
         })
     }
@@ -171,6 +173,10 @@ impl Backend for Fake {
 
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn strained(&self, strained: bool) {
+        self.strained.store(strained, Ordering::SeqCst);
     }
 
     fn gives_way(&self) -> GivesWay {

@@ -38,6 +38,10 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
 
+/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
+/// for the status to say it. Questions are tried at any time.
+const MISSING_LOOK: Duration = Duration::from_secs(10);
+
 /// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
 const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
 
@@ -96,7 +100,7 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing, self.give_way());
+            tokio::join!(self.warm_up(), probing, self.give_way(), self.look_for_missing());
         };
         tokio::select! {
             biased;
@@ -121,6 +125,26 @@ impl Provider {
                 }
             }
             tokio::time::sleep(START_POLL).await;
+        }
+    }
+
+    /// Finds out that a model which was missing has come.
+    async fn look_for_missing(&self) {
+        loop {
+            tokio::time::sleep(MISSING_LOOK).await;
+            for engine in &self.engines {
+                if engine.gate.misses_model() {
+                    look(engine).await;
+                }
+            }
+        }
+    }
+
+    /// Tells backends in this process whether the machine suffers: what is not loaded stays so,
+    /// and what nobody uses is let go.
+    pub fn set_strained(&self, strained: bool) {
+        for engine in &self.engines {
+            engine.backend.strained(strained);
         }
     }
 
@@ -174,6 +198,10 @@ async fn look(engine: &Engine) -> bool {
         }
         Ok(presence) => {
             engine.gate.note_missing(missing(engine, &presence));
+            false
+        }
+        Err(fault) if fault.class == Class::ModelMissing => {
+            engine.gate.note_missing(fault.detail);
             false
         }
         Err(fault) => {

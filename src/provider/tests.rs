@@ -260,6 +260,40 @@ async fn a_stand_in_lets_go_when_an_earlier_backend_is_well_for_long_enough() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stand_in_of_a_machine_that_suffers_lets_go_also_without_another() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    tokio::time::sleep(70 * SECOND).await;
+    house.provider.set_strained(true);
+    assert!(house.ollama.strained.load(Ordering::SeqCst));
+    house.ollama.gives_way_after_s.store(u32::MAX, Ordering::SeqCst);
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 1);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_comes_late_is_found_without_a_question() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    house.ollama.has_model.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    // Longer than servers are waited for at the start.
+    tokio::time::sleep(100 * SECOND).await;
+    assert_eq!(house.provider.active(), None);
+    house.ollama.has_model.store(true, Ordering::SeqCst);
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!(house.provider.active().as_deref(), Some("ollama"));
+    assert_eq!(house.provider.states()[1].last_error, None);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_every_server_gone_the_answer_is_the_truth_at_once() {
     let house = house();
     let stop = CancellationToken::new();

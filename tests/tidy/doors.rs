@@ -63,7 +63,7 @@ const DOORS: &[Door] = &[
     ),
     ("rayon", &["src/provider/reserve/"], "threads of arithmetic, below normal priority"),
     ("pulp", &["src/provider/reserve/"], "instruction sets are the arithmetic's business"),
-    ("llguidance", &["src/provider/reserve/"], "grammars are the engine's; others send a schema"),
+    ("regex_automata", &["src/provider/reserve/"], "schemas are kept to by the engine"),
     ("sha2", &["src/model/"], "what is fetched is checked where it is fetched"),
     ("clap", &["src/cli/", "src/main.rs"], "the command line is parsed in one place"),
     ("rustyline", &["src/cli/", "src/connector/"], "line editing belongs to the terminal"),

@@ -80,8 +80,8 @@ pub const FALLBACK: Key<Option<&'static str>> = Key::maybe_choice(
 pub const RESERVE: Key<Option<&'static str>> = Key::maybe_choice(
     "hardware.reserve_backend",
     BACKENDS,
-    "Backend asked if neither can answer. null: reserve, the small model inside the program, if \
-     its file is here.",
+    "Backend asked if neither can answer. null: reserve, the small model inside the program, \
+     unless reserve.enabled is false.",
 );
 
 /// The section's keys.

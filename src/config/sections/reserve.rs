@@ -7,6 +7,14 @@ use crate::config::value::Url;
 use crate::config::values::Values;
 use crate::limits::CONTEXT_TOKENS_MIN;
 
+/// Whether there is one.
+pub const ENABLED: Key<bool> = Key::flag(
+    "reserve.enabled",
+    true,
+    "Whether a small model inside the program answers when no server does. It takes no memory \
+     until then, and needs its file: crayfish model fetch.",
+);
+
 /// Threads that decode.
 pub const THREADS: Key<u32> = Key::count(
     "reserve.threads",
@@ -81,7 +89,8 @@ pub const SHA256: Key<String> = Key::text(
 );
 
 /// The section `reserve`.
-pub const KEYS: &[&dyn AnyKey] = &[&THREADS, &CONTEXT, &ANSWER_TOKENS, &MEMORY, &UNLOAD_AFTER];
+pub const KEYS: &[&dyn AnyKey] =
+    &[&ENABLED, &THREADS, &CONTEXT, &ANSWER_TOKENS, &MEMORY, &UNLOAD_AFTER];
 
 /// The section `model`.
 pub const MODEL_KEYS: &[&dyn AnyKey] = &[&FETCH, &URL, &SHA256];
@@ -89,6 +98,8 @@ pub const MODEL_KEYS: &[&dyn AnyKey] = &[&FETCH, &URL, &SHA256];
 /// Settings of the section `reserve`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reserve {
+    /// Whether it stands in for servers.
+    pub enabled: bool,
     /// Threads that decode.
     pub threads: u32,
     /// Prompt and answer together, in tokens.
@@ -106,6 +117,7 @@ impl Reserve {
     #[must_use]
     pub fn new(values: &Values) -> Self {
         Self {
+            enabled: values.get(&ENABLED),
             threads: values.get(&THREADS),
             context_tokens: values.get(&CONTEXT),
             answer_tokens_max: values.get(&ANSWER_TOKENS),

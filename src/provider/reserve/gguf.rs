@@ -23,7 +23,7 @@ const TEXT_KIND: u32 = 8;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ModelError {
     /// The file ends early or contradicts itself.
-    #[error("the file is damaged: {0}")]
+    #[error("the file is damaged ({0}); fetch it again: crayfish model fetch")]
     Damaged(&'static str),
     /// A sound file of something that this engine does not run.
     #[error("this engine does not run it: {0}")]

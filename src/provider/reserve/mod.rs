@@ -25,9 +25,11 @@
 //! # Invariants
 //! - At most one answer at a time; one whose stream was dropped ends within a token.
 //! - All its work is done on its own threads, below normal priority.
+//! - Nothing is loaded while the machine is strained, or for which it has no memory.
 
 mod attention;
 mod gguf;
+mod keeper;
 mod kernel;
 mod model;
 mod sample;
@@ -36,19 +38,19 @@ mod speaker;
 mod vocabulary;
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 
-use self::speaker::{Broken, Listener, Speaker, Took};
+use self::keeper::{Keeper, locked};
+use self::speaker::{Broken, Listener};
 use super::backend::{Backend, Capacity, ChatDelta, ChatRequest, ChatStream, GivesWay, Presence};
 use super::fault::{Class, Fault, Phase};
-use crate::store::file;
 
 /// Deltas on their way: a reader who is slow for longer holds the model up, which is right.
 const DELTAS: usize = 32;
@@ -57,21 +59,15 @@ const DELTAS: usize = 32;
 /// thread of normal priority, all of it beside an idle one.
 const NICE: i32 = 5;
 
-/// First guesses, for a Raspberry Pi 5; measured from the first answer on.
-const READ_PER_S: f32 = 100.0;
-const DECODE_PER_S: f32 = 25.0;
-
-/// From a card at 45 MB/s.
-const LOAD: Duration = Duration::from_secs(3);
-
-/// How much the newest measurement counts.
-const NEWEST: f32 = 0.3;
+/// Finds the model's file; none if none is here. Asked whenever it matters, so that a model that
+/// was fetched or chosen meanwhile is taken up.
+pub type Find = Arc<dyn Fn() -> Option<PathBuf> + Send + Sync>;
 
 /// What a reserve is made of.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct ReserveConfig {
-    /// The model's file; absent if none was fetched.
-    pub file: Option<PathBuf>,
+    /// Finds the model's file.
+    pub find: Find,
     /// Threads that decode, at least 1.
     pub threads: usize,
     /// Prompt and answer together, in tokens.
@@ -87,25 +83,8 @@ pub struct ReserveConfig {
 /// The reserve as a backend.
 pub struct Reserve {
     config: ReserveConfig,
-    shared: Arc<Shared>,
+    keeper: Arc<Keeper>,
     pool: Mutex<Option<Arc<ThreadPool>>>,
-}
-
-/// What the threads share with the backend.
-struct Shared {
-    config: ReserveConfig,
-    /// Locked for as long as an answer takes, on the engine's threads only.
-    speaker: Mutex<Option<Speaker>>,
-    learned: Mutex<Learned>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Learned {
-    read_per_s: f32,
-    decode_per_s: Option<f32>,
-    load: Duration,
-    loaded: bool,
-    used: Option<Instant>,
 }
 
 struct Sender(mpsc::Sender<Result<ChatDelta, Fault>>);
@@ -121,95 +100,34 @@ impl Listener for Sender {
     }
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // After a panic in the middle of an answer the state is replaced, not repaired.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    /// The speaker, loaded if it is not. Blocks for as long as an answer takes.
-    fn speaker(&self) -> Result<MutexGuard<'_, Option<Speaker>>, Fault> {
-        if self.speaker.is_poisoned() {
-            *locked(&self.speaker) = None;
-            self.speaker.clear_poison();
-        }
-        let mut speaker = locked(&self.speaker);
-        if speaker.is_none() {
-            let started = Instant::now();
-            *speaker = Some(self.load()?);
-            let mut learned = locked(&self.learned);
-            learned.load = started.elapsed();
-            learned.loaded = true;
-        }
-        Ok(speaker)
+/// Answers on the engine's threads.
+fn answer(keeper: &Keeper, request: &ChatRequest, listener: &Sender) {
+    if listener.is_gone() {
+        return;
     }
-
-    fn load(&self) -> Result<Speaker, Fault> {
-        let missing = |detail: String| Fault::new(Class::ModelMissing, Phase::Connect, detail);
-        let Some(path) = &self.config.file else {
-            return Err(missing("no model is here; fetch one: crayfish model fetch".to_owned()));
-        };
-        let most = usize::try_from(self.config.memory_max_mb.saturating_mul(1_000_000));
-        let bytes = file::read_whole(path, most.unwrap_or(usize::MAX))
-            .map_err(|error| missing(format!("{}: {error}", path.display())))?;
-        let context = usize::try_from(self.config.context_tokens).unwrap_or(usize::MAX);
-        Speaker::new(bytes, context, self.config.memory_max_mb)
-            .map_err(|error| missing(format!("{}: {error}", path.display())))
-    }
-
-    fn answer(&self, request: &ChatRequest, listener: &Sender) {
-        if listener.is_gone() {
-            return;
-        }
-        let ended = match self.speaker() {
-            Ok(mut speaker) => match speaker.as_mut() {
-                Some(speaker) => speaker.answer(request, listener),
-                None => return,
-            },
-            Err(fault) => Err(Broken::Fault(fault)),
-        };
-        match ended {
-            Ok(took) => locked(&self.learned).note(took),
-            Err(Broken::GivenUp) => {}
-            Err(Broken::Fault(fault)) => {
-                let _ = listener.0.blocking_send(Err(fault));
-            }
-        }
-        locked(&self.learned).used = Some(Instant::now());
-    }
-}
-
-impl Learned {
-    fn note(&mut self, took: Took) {
-        let blend = |old: f32, new: f32| old + NEWEST * (new - old);
-        // Shorter ones measure the clock.
-        if took.read >= 16 && took.read_s > 0.0 {
-            self.read_per_s = blend(self.read_per_s, took.read as f32 / took.read_s).max(1.0);
-        }
-        if took.decoded >= 8 && took.decoded_s > 0.0 {
-            let new = took.decoded as f32 / took.decoded_s;
-            self.decode_per_s = Some(self.decode_per_s.map_or(new, |old| blend(old, new)));
+    let ended = match keeper.speaker() {
+        Ok(mut loaded) => match loaded.as_mut() {
+            Some(loaded) => loaded.speaker.answer(request, listener),
+            None => return,
+        },
+        Err(fault) => Err(Broken::Fault(fault)),
+    };
+    match ended {
+        Ok(took) => keeper.note(took),
+        Err(Broken::GivenUp) => {}
+        Err(Broken::Fault(fault)) => {
+            let _ = listener.0.blocking_send(Err(fault));
         }
     }
+    keeper.used();
 }
 
 impl Reserve {
     /// A reserve; nothing is loaded yet.
     #[must_use]
     pub fn new(config: ReserveConfig) -> Self {
-        let learned = Learned {
-            read_per_s: READ_PER_S,
-            decode_per_s: None,
-            load: LOAD,
-            loaded: false,
-            used: None,
-        };
-        let shared = Shared {
-            config: config.clone(),
-            speaker: Mutex::new(None),
-            learned: Mutex::new(learned),
-        };
-        Self { config, shared: Arc::new(shared), pool: Mutex::new(None) }
+        let keeper = Arc::new(Keeper::new(config.clone()));
+        Self { config, keeper, pool: Mutex::new(None) }
     }
 
     /// The threads, started if they are not.
@@ -237,12 +155,12 @@ impl Reserve {
     /// Does something on the engine's threads.
     async fn on_threads(
         &self,
-        what: impl FnOnce(&Shared) -> Result<(), Fault> + Send + 'static,
+        what: impl FnOnce(&Keeper) -> Result<(), Fault> + Send + 'static,
     ) -> Result<(), Fault> {
         let (tell, told) = oneshot::channel();
-        let shared = Arc::clone(&self.shared);
+        let keeper = Arc::clone(&self.keeper);
         self.pool()?.spawn(move || {
-            let _ = tell.send(what(&shared));
+            let _ = tell.send(what(&keeper));
         });
         let died = || Fault::new(Class::Crashed, Phase::Head, "the reserve engine gave up");
         told.await.map_err(|_| died())?
@@ -255,8 +173,7 @@ impl Backend for Reserve {
     }
 
     fn model(&self) -> String {
-        let stem = self.config.file.as_deref().and_then(|file| file.file_stem());
-        stem.map_or_else(|| "no model".to_owned(), |stem| stem.to_string_lossy().into_owned())
+        self.keeper.name()
     }
 
     fn capacity(&self) -> Capacity {
@@ -265,19 +182,18 @@ impl Backend for Reserve {
     }
 
     fn first_token_estimate(&self, fresh_tokens: u32) -> Duration {
-        let learned = *locked(&self.shared.learned);
-        let load = if learned.loaded { Duration::ZERO } else { learned.load };
-        load + Duration::from_secs_f32(fresh_tokens as f32 / learned.read_per_s)
+        self.keeper.learned().first_token(fresh_tokens)
     }
 
     fn chat(&self, mut request: ChatRequest) -> BoxFuture<'_, Result<ChatStream, Fault>> {
         async move {
+            self.keeper.ready()?;
             if request.schema.is_none() {
                 request.num_predict = request.num_predict.min(self.config.answer_tokens_max);
             }
             let (tell, told) = mpsc::channel(DELTAS);
-            let shared = Arc::clone(&self.shared);
-            self.pool()?.spawn(move || shared.answer(&request, &Sender(tell)));
+            let keeper = Arc::clone(&self.keeper);
+            self.pool()?.spawn(move || answer(&keeper, &request, &Sender(tell)));
             let stream = futures_util::stream::unfold(told, |mut told| async {
                 let delta = told.recv().await?;
                 Some((delta, told))
@@ -289,15 +205,20 @@ impl Backend for Reserve {
 
     fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
         async move {
-            let model = self.config.file.is_some().then(|| self.model());
-            let offered = model.iter().cloned().collect();
-            Ok(Presence { server: "the reserve".to_owned(), model, offered })
+            self.keeper.sound()?;
+            let model = self.model();
+            let offered = vec![model.clone()];
+            Ok(Presence { server: "the reserve".to_owned(), model: Some(model), offered })
         }
         .boxed()
     }
 
     fn load(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        self.on_threads(|shared| shared.speaker().map(|_| ())).boxed()
+        async move {
+            self.keeper.ready()?;
+            self.on_threads(|keeper| keeper.speaker().map(|_| ())).await
+        }
+        .boxed()
     }
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
@@ -305,9 +226,8 @@ impl Backend for Reserve {
             if locked(&self.pool).is_none() {
                 return Ok(());
             }
-            self.on_threads(|shared| {
-                *locked(&shared.speaker) = None;
-                locked(&shared.learned).loaded = false;
+            self.on_threads(|keeper| {
+                keeper.let_go();
                 Ok(())
             })
             .await?;
@@ -327,15 +247,15 @@ impl Backend for Reserve {
     }
 
     fn tokens_per_s(&self) -> Option<f32> {
-        let learned = *locked(&self.shared.learned);
-        learned.decode_per_s.or(learned.loaded.then_some(DECODE_PER_S))
+        self.keeper.learned().tokens_per_s()
     }
 
     fn gives_way(&self) -> GivesWay {
-        let learned = *locked(&self.shared.learned);
-        let after = self.config.unload_after;
-        let quiet = learned.used.is_none_or(|used| used.elapsed() >= after);
-        if learned.loaded && quiet { GivesWay::After(after) } else { GivesWay::Never }
+        self.keeper.gives_way()
+    }
+
+    fn strained(&self, strained: bool) {
+        self.keeper.strained.store(strained, Ordering::Relaxed);
     }
 }
 

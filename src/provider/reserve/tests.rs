@@ -7,10 +7,12 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::gguf::{Head, Kind, ModelError};
+use super::keeper::locked;
 use super::kernel::{BLOCK, Quantised, Rows};
 use super::model::{GivenUp, Model};
 use super::sample::Chooser;
 use super::shape::Shape;
+use super::speaker::Speaker;
 use super::vocabulary::Vocabulary;
 use super::*;
 use crate::provider::backend::{Done, DoneReason, Message, Role, Sampling};
@@ -292,8 +294,9 @@ fn a_schema_that_cannot_be_kept_to_is_refused_with_its_reason() {
 // === the backend ===
 
 fn config(file: Option<&Path>) -> ReserveConfig {
+    let file = file.map(Path::to_owned);
     ReserveConfig {
-        file: file.map(Path::to_owned),
+        find: Arc::new(move || file.clone()),
         threads: 2,
         context_tokens: tiny::CONTEXT,
         answer_tokens_max: 40,
@@ -404,19 +407,101 @@ async fn a_dropped_answer_frees_the_engine_at_once_and_a_schema_is_kept() {
 #[tokio::test]
 async fn a_reserve_without_a_sound_file_says_what_is_missing() {
     let none = Reserve::new(config(None));
-    assert_eq!(none.presence().await.unwrap().model, None);
-    let fault = answer(&none, ask(&["hello"])).await.unwrap_err();
-    assert_eq!(fault.class, Class::ModelMissing);
-    assert!(fault.detail.contains("crayfish model fetch"), "{fault}");
-    let directory = tempfile::tempdir().unwrap();
-    let broken = directory.path().join("broken.gguf");
-    std::fs::write(&broken, &tiny::model()[..5000]).unwrap();
-    let fault = Reserve::new(config(Some(&broken))).load().await.unwrap_err();
-    assert_eq!(fault.class, Class::ModelMissing);
+    assert_eq!(none.model(), "no model");
+    for fault in [
+        none.presence().await.unwrap_err(),
+        none.load().await.unwrap_err(),
+        answer(&none, ask(&["hello"])).await.unwrap_err(),
+    ] {
+        assert_eq!(fault.class, Class::ModelMissing);
+        assert!(fault.detail.contains("crayfish model fetch"), "{fault}");
+    }
     let (reserve, _directory) = tiny_reserve();
     let long = "hello ".repeat(400);
     let fault = answer(&reserve, ask(&[&long])).await.unwrap_err();
     assert_eq!(fault.class, Class::PrefillTimeout, "it does not fit");
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_told_and_a_sound_one_in_its_place_is_taken_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("tiny.gguf");
+    let reserve = Reserve::new(config(Some(&file)));
+    std::fs::write(&file, &tiny::model()[..5000]).unwrap();
+    assert!(reserve.presence().await.is_ok(), "nobody has looked into it yet");
+    let fault = answer(&reserve, ask(&["hello"])).await.unwrap_err();
+    assert_eq!(fault.class, Class::ModelMissing);
+    assert!(fault.detail.contains("damaged") && fault.detail.contains("tiny.gguf"), "{fault}");
+    assert_eq!(reserve.presence().await.unwrap_err(), fault, "it is known now");
+    std::fs::write(&file, tiny::model()).unwrap();
+    assert!(reserve.presence().await.is_ok());
+    assert!(answer(&reserve, ask(&["hello"])).await.is_ok());
+    std::fs::remove_file(&file).unwrap();
+    let fault = answer(&reserve, ask(&["hello"])).await.unwrap_err();
+    assert_eq!(fault.class, Class::ModelMissing, "what was removed answers no more");
+}
+
+#[tokio::test]
+async fn another_model_is_taken_up_when_it_is_chosen() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = ["a.gguf", "b.gguf"].map(|name| directory.path().join(name));
+    for path in &paths {
+        std::fs::write(path, tiny::model()).unwrap();
+    }
+    let chosen = Arc::new(Mutex::new(paths[0].clone()));
+    let find = {
+        let chosen = Arc::clone(&chosen);
+        Arc::new(move || Some(locked(&chosen).clone()))
+    };
+    let reserve = Reserve::new(ReserveConfig { find, ..config(None) });
+    assert!(answer(&reserve, ask(&["hello"])).await.is_ok());
+    // As `crayfish model use b` and then `remove a` do.
+    *locked(&chosen) = paths[1].clone();
+    std::fs::remove_file(&paths[0]).unwrap();
+    assert!(answer(&reserve, ask(&["hello"])).await.is_ok());
+    assert_eq!(reserve.keeper.name(), "b");
+}
+
+#[tokio::test]
+async fn a_strained_machine_loads_nothing_and_lets_go_of_what_is_loaded() {
+    let (reserve, _directory) = tiny_reserve();
+    reserve.strained(true);
+    for fault in
+        [reserve.load().await.unwrap_err(), answer(&reserve, ask(&["hello"])).await.unwrap_err()]
+    {
+        assert_eq!(fault.class, Class::Strained, "{fault}");
+    }
+    assert_eq!(reserve.gives_way(), GivesWay::Never, "nothing is loaded");
+    reserve.strained(false);
+    assert!(answer(&reserve, ask(&["hello"])).await.is_ok());
+    reserve.strained(true);
+    assert_eq!(reserve.gives_way(), GivesWay::Now);
+    assert!(answer(&reserve, ask(&["hello"])).await.is_ok(), "what is loaded costs no load");
+    reserve.unload().await.unwrap();
+    assert!(answer(&reserve, ask(&["hello"])).await.is_err());
+}
+
+#[tokio::test]
+async fn a_model_that_is_too_large_is_refused_before_it_is_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("large.gguf");
+    // It has no bytes on the disk, and would be killed for its memory if it were read.
+    std::fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
+    let fault = Reserve::new(config(Some(&file))).load().await.unwrap_err();
+    assert!(fault.detail.contains("needs 1099512 MB"), "{fault}");
+    assert!(fault.detail.contains("reserve.memory_max_mb allows 64"), "{fault}");
+}
+
+#[test]
+fn memory_that_is_not_there_is_not_taken() {
+    let meminfo = "MemTotal:  4049428 kB\nMemFree:  100 kB\nMemAvailable:   400000 kB\n";
+    assert_eq!(keeper::available_in(meminfo), Some(409));
+    assert_eq!(keeper::available_in("MemTotal: 1 kB"), None);
+    assert!(keeper::room_for(100, Some(409)).is_ok());
+    assert!(keeper::room_for(100, None).is_ok(), "where the kernel does not say");
+    let fault = keeper::room_for(300, Some(409)).unwrap_err();
+    assert_eq!(fault.class, Class::Strained);
+    assert!(fault.detail.contains("300 MB") && fault.detail.contains("409"), "{fault}");
 }
 
 // === the real model, where its file is at hand ===
