@@ -35,6 +35,7 @@ pub mod daemon;
 pub mod event;
 pub mod http;
 pub mod limits;
+pub mod model;
 pub mod net;
 pub mod process;
 pub mod provider;

@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use super::backend::{
-    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, Presence, Role,
+    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, GivesWay, Presence,
+    Role,
 };
 use super::fault::{Class, Fault, Phase};
 
@@ -32,6 +33,10 @@ pub(crate) struct Fake {
     pub(crate) hangs: AtomicBool,
     /// What it finds out about the machine.
     pub(crate) hint: Mutex<Option<String>>,
+    /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
+    /// most is now.
+    pub(crate) gives_way_after_s: AtomicU32,
+    pub(crate) strained: AtomicBool,
     inside: Arc<AtomicBool>,
 }
 
@@ -76,6 +81,8 @@ impl Fake {
             loads: AtomicU32::new(0),
             hangs: AtomicBool::new(false),
             hint: Mutex::default(),
+            gives_way_after_s: AtomicU32::new(0),
+            strained: AtomicBool::new(false),
             inside: Arc::default(),
         })
     }
@@ -171,6 +178,7 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
+        self.gives_way_after_s.store(0, Ordering::SeqCst);
         let works = self.unloads_work.load(Ordering::SeqCst);
         let wedged = || Fault::new(Class::Wedged, Phase::Head, "no answer");
         async move { if works { Ok(()) } else { Err(wedged()) } }.boxed()
@@ -190,5 +198,17 @@ impl Backend for Fake {
 
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn strained(&self, strained: bool) {
+        self.strained.store(strained, Ordering::SeqCst);
+    }
+
+    fn gives_way(&self) -> GivesWay {
+        match self.gives_way_after_s.load(Ordering::SeqCst) {
+            0 => GivesWay::Never,
+            u32::MAX => GivesWay::Now,
+            seconds => GivesWay::After(Duration::from_secs(u64::from(seconds))),
+        }
     }
 }

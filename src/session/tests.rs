@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::log::Outcome;
 use super::log::{Line, Outcome};
+use super::*;
 use crate::clock::SteppedClock;
 use crate::event::{Event, Events};
 use crate::store::{EventRow, KIND_END, Options};
