@@ -7,6 +7,8 @@ use hyper::{Method, Uri};
 
 use super::access::{Access, Wants};
 use super::router;
+#[cfg(feature = "sim")]
+pub use super::socket::echo::serve as echo;
 
 /// Judges a request's head, lines of text as a client may send them: method and target first, then
 /// headers. True if a door with a token would let it in without one; that must never happen for a
