@@ -1,7 +1,7 @@
 //! The command line: one file a verb.
 //!
 //! The client verbs (`chat`, `ask`, `status`) talk to the daemon over its socket and know nothing
-//! else of it; `run` becomes the daemon.
+//! else of it; `model` sees to files that the daemon looks at by itself; `run` becomes the daemon.
 
 mod ask;
 mod chat;
@@ -95,8 +95,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     };
     match line.verb.unwrap_or(Verb::Run(line.run)) {
         Verb::Run(args) => {
-            model::offer(&args);
-            daemon::run(args.into())
+            let fetch = model::offer(&args);
+            daemon::run(args.wish(fetch))
         }
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
         #[cfg(feature = "sim")]
@@ -109,7 +109,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// daemon, whose code is that of `sysexits.h`: a service manager must not start it again.
 fn usage_code(verb: Option<&OsString>) -> u8 {
     let client = |verb: &OsString| {
-        ["chat", "ask", "status", "check"].iter().any(|known| verb.as_os_str() == *known)
+        ["chat", "ask", "status", "check", "model"].iter().any(|known| verb.as_os_str() == *known)
     };
     if verb.is_some_and(client) { code::USAGE } else { daemon::exit::USAGE }
 }
