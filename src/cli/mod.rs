@@ -48,6 +48,13 @@ mod code {
     pub(super) const INTERRUPTED: u8 = 130;
 }
 
+/// The backend that is a small model inside the daemon.
+const RESERVE: &str = "reserve";
+
+/// What a person must know before they judge its answers.
+const RESERVE_SPEAKS: &str = "a small reserve model answers, and it is often wrong; for good \
+     answers start Ollama with qwen2.5:1.5b";
+
 /// A resident companion for a Raspberry Pi 5 with a Hailo-10H NPU
 #[derive(Debug, Parser)]
 #[command(name = "crayfish", version, args_conflicts_with_subcommands = true)]
