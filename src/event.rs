@@ -57,6 +57,21 @@ pub enum Event {
         /// Sentence with the names it offers.
         detail: String,
     },
+    /// The reserve's model is being fetched.
+    ModelFetching {
+        /// How far it is, in a sentence.
+        progress: String,
+    },
+    /// The reserve's model is here.
+    ModelFetched {
+        /// Its name.
+        name: String,
+    },
+    /// The reserve's model could not be fetched; it is tried again.
+    ModelFetchFailed {
+        /// Why.
+        reason: String,
+    },
     /// A server told a prompt size that does not match what was sent.
     PromptTruncated {
         /// The backend.
@@ -120,6 +135,9 @@ impl Event {
             Self::BackendRestarted { .. } => "backend.restarted",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
+            Self::ModelFetching { .. } => "model.fetching",
+            Self::ModelFetched { .. } => "model.fetched",
+            Self::ModelFetchFailed { .. } => "model.fetch_failed",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
             Self::TurnEnded { .. } => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",
@@ -148,6 +166,12 @@ impl Events {
         match &event {
             Event::TurnEnded { session, turn, outcome } => {
                 tracing::debug!(event = event.name(), session, turn, outcome, "turn ended");
+            }
+            Event::ModelFetching { progress } => {
+                tracing::debug!(event = event.name(), progress, "the model is on its way");
+            }
+            Event::ModelFetched { name } => {
+                tracing::info!(event = event.name(), name, "the model is here");
             }
             Event::BackendFound { .. } => {
                 tracing::info!(event = event.name(), detail = ?event, "a model server is there");

@@ -64,7 +64,7 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     loaded.path = None;
     let paths = Paths { state: state.to_owned(), runtime: state.join("run") };
     let lock = wiring::lock(&paths)?;
-    let wish = Wish { config: Some(file), state: None };
+    let wish = Wish { config: Some(file), ..Wish::default() };
     let manager = Arc::new(Manager::absent());
     let ground =
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::backends;
+use super::download::Standing;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
 use super::paths::{Env, PathError, Paths};
@@ -76,6 +77,8 @@ pub struct Wish {
     pub config: Option<PathBuf>,
     /// `--state`.
     pub state: Option<PathBuf>,
+    /// Whether the reserve's model may be fetched without asking, at this start.
+    pub fetch: bool,
 }
 
 /// What stays the same for the whole life of the process.
@@ -110,6 +113,8 @@ pub(super) struct House {
     pub(super) publisher: Arc<Publisher>,
     pub(super) reader: Reader,
     pub(super) notices: Vec<String>,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// Runs the daemon to its end and gives the exit code.
@@ -247,8 +252,18 @@ pub(super) fn build(
     );
     let (publisher, reader) = snapshot::channel(snapshot::Snapshot::default());
     let publisher = Arc::new(publisher);
-    let house =
-        House { provider, store, sessions, agent, identity, events, publisher, reader, notices };
+    let house = House {
+        provider,
+        store,
+        sessions,
+        agent,
+        identity,
+        events,
+        publisher,
+        reader,
+        notices,
+        standing: Standing::default(),
+    };
     house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
     Ok((house, store_task, agent_task))
 }
@@ -329,6 +344,7 @@ impl House {
             store: self.store.clone(),
             events: self.events.clone(),
             notices: self.notices.clone(),
+            standing: self.standing.clone(),
         }
     }
 }

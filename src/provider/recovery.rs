@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::backend::{ChatDelta, ChatRequest, GivesWay, Message, Presence, Role, Sampling};
 use super::breaker::{Outcome, State};
-use super::engine::Engine;
+use super::engine::{Engine, SlotName};
 use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
@@ -147,6 +147,14 @@ impl Provider {
         for engine in &self.engines {
             engine.backend.strained(strained);
         }
+    }
+
+    /// Whether the last one in the order is there and only wants a model.
+    #[must_use]
+    pub fn misses_reserve(&self) -> bool {
+        self.engines
+            .last()
+            .is_some_and(|engine| engine.slot == SlotName::Reserve && engine.gate.misses_model())
     }
 
     /// Lets stand-ins go when a backend before them has been usable for as long as they want, and
