@@ -57,6 +57,15 @@ pub enum Event {
         /// Sentence with the names it offers.
         detail: String,
     },
+    /// A model does not take a field of requests; it is left out from now on.
+    FieldRefused {
+        /// The backend.
+        backend: String,
+        /// Its model.
+        model: String,
+        /// `tools` or `thinking`.
+        field: &'static str,
+    },
     /// A server told a prompt size that does not match what was sent.
     PromptTruncated {
         /// The backend.
@@ -120,6 +129,7 @@ impl Event {
             Self::BackendRestarted { .. } => "backend.restarted",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
+            Self::FieldRefused { .. } => "provider.field_refused",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
             Self::TurnEnded { .. } => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",

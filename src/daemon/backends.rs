@@ -1,7 +1,9 @@
 //! Builds the backends that the configuration puts into slots.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use super::machine::{Machine, Notes};
 use super::restart::Command;
 use crate::config::Config;
 use crate::config::sections::hardware;
@@ -15,8 +17,19 @@ use crate::provider::lent::Lent;
 use crate::provider::ollama::{Ollama, OllamaConfig, OllamaTimeouts};
 use crate::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 
+/// What the daemon lends its engines.
+pub(super) struct Lends {
+    pub(super) machine: Arc<Machine>,
+    pub(super) notes: Arc<Notes>,
+}
+
 /// The engines in the order in which they are tried.
-pub(super) fn engines(config: &Config, http: &Arc<dyn Http>, events: &Events) -> Vec<Engine> {
+pub(super) fn engines(
+    config: &Config,
+    http: &Arc<dyn Http>,
+    events: &Events,
+    lends: &Lends,
+) -> Vec<Engine> {
     let slots = config.hardware.slots;
     let named = [
         (SlotName::Primary, Some(slots.primary)),
@@ -26,19 +39,25 @@ pub(super) fn engines(config: &Config, http: &Arc<dyn Http>, events: &Events) ->
     let mut engines = Vec::new();
     for (slot, name) in named {
         let Some(name) = name else { continue };
-        if let Some(backend) = backend(name, config, http) {
+        if let Some(backend) = backend(name, config, http, &lends.machine.root) {
             let quiet = config.provider.background_quiet;
             let engine = Engine::new(slot, backend, policy(config), quiet, events.clone());
-            engines.push(engine.with(lent(name, config)));
+            engines.push(engine.with(lends.to(name, config)));
         }
     }
     engines
 }
 
-fn lent(name: hardware::Backend, config: &Config) -> Lent {
-    let command = config.hardware.hailo_restart_command.as_deref().and_then(Command::of);
-    let restart = command.filter(|_| name == hardware::Backend::Hailo);
-    Lent { restart: restart.map(|command| Arc::new(command) as _) }
+impl Lends {
+    fn to(&self, name: hardware::Backend, config: &Config) -> Lent {
+        let command = config.hardware.hailo_restart_command.as_deref().and_then(Command::of);
+        let restart = command.filter(|_| name == hardware::Backend::Hailo);
+        Lent {
+            restart: restart.map(|command| Arc::new(command) as _),
+            memory: Some(Arc::clone(&self.machine) as _),
+            notebook: Some(Arc::clone(&self.notes) as _),
+        }
+    }
 }
 
 fn policy(config: &Config) -> Policy {
@@ -55,10 +74,11 @@ fn backend(
     name: hardware::Backend,
     config: &Config,
     http: &Arc<dyn Http>,
+    machine: &Path,
 ) -> Option<Arc<dyn Backend>> {
     let http = Arc::clone(http);
     match name {
-        hardware::Backend::Hailo => Some(Arc::new(Hailo::new(http, hailo(config)))),
+        hardware::Backend::Hailo => Some(Arc::new(Hailo::new(http, hailo(config, machine)))),
         hardware::Backend::Ollama => Some(Arc::new(Ollama::new(http, ollama(config)))),
         hardware::Backend::Openai => {
             let openai = openai(config)?;
@@ -67,12 +87,13 @@ fn backend(
     }
 }
 
-fn hailo(config: &Config) -> HailoConfig {
+fn hailo(config: &Config, machine: &Path) -> HailoConfig {
     let limits = config.provider.hailo;
     HailoConfig {
         url: config.hardware.hailo_url.as_str().to_owned(),
         model: config.hardware.hailo_model.clone(),
         keep_alive_s: limits.keep_alive_s,
+        machine: machine.to_owned(),
         timeouts: HailoTimeouts {
             connect: config.provider.connect,
             head_loaded: limits.head,

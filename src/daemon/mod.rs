@@ -42,6 +42,7 @@ mod backends;
 pub mod beat;
 pub mod exit;
 pub mod log;
+mod machine;
 pub mod paths;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;

@@ -10,9 +10,10 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backends;
+use super::backends::{self, Lends};
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
+use super::machine::{Machine, Notes};
 use super::paths::{Env, PathError, Paths};
 use super::reload::{self, settings};
 use super::signals::Signals;
@@ -94,6 +95,8 @@ pub(super) struct Outside {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
+    /// Root of the file system that shows the machine: its memory, its devices.
+    pub(super) machine: PathBuf,
 }
 
 /// The parts of the house.
@@ -217,7 +220,7 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium } = outside;
+    let Outside { clock, http, medium, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -231,7 +234,11 @@ pub(super) fn build(
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let engines = backends::engines(config, &http, &events);
+    let lends = Lends {
+        machine: Arc::new(Machine { root: machine }),
+        notes: Arc::new(Notes(store.clone())),
+    };
+    let engines = backends::engines(config, &http, &events, &lends);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -310,6 +317,7 @@ impl Outside {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
+            machine: PathBuf::from("/"),
         }
     }
 }

@@ -8,6 +8,7 @@ use super::breaker::{Policy, State};
 use super::cache::Cache;
 use super::fault::{Class, Fault};
 use super::gate::Gate;
+use super::kept::Known;
 use super::lease::Lease;
 use super::lent::Lent;
 use crate::event::Events;
@@ -44,6 +45,7 @@ pub struct Engine {
     pub(super) lease: Arc<Lease>,
     pub(super) lent: Lent,
     cache: Mutex<Cache>,
+    known: Mutex<Known>,
 }
 
 impl Engine {
@@ -58,7 +60,15 @@ impl Engine {
     ) -> Self {
         let gate = Gate::new(backend.name(), breaker, events);
         let lease = Lease::new(background_quiet);
-        Self { slot, backend, gate, lease, lent: Lent::default(), cache: Mutex::default() }
+        Self {
+            slot,
+            backend,
+            gate,
+            lease,
+            lent: Lent::default(),
+            cache: Mutex::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// The same engine with what the daemon lends it.
@@ -90,6 +100,11 @@ impl Engine {
     pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {
         // Its methods cannot panic half way.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of its notes.
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For status and health.

@@ -19,7 +19,7 @@ use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
 use super::lease::{Ask, Priority};
-use super::{Job, Provider};
+use super::{Job, Provider, kept};
 
 /// A server that starts beside us is looked for this often and this long before the breaker's
 /// own rhythm takes over (specification 5A.9).
@@ -93,13 +93,18 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing, self.watch_for_hangs());
+            let start = async {
+                self.warm_up().await;
+                self.ready_the_stand_in().await;
+            };
+            tokio::join!(start, probing, self.watch_for_hangs(), self.keep_notes());
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work => {}
         }
+        self.write_notes();
     }
 
     /// Finds out which backends are there, and loads the model of the first one so that the first
@@ -125,10 +130,11 @@ impl Provider {
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
 /// is opened, so that the status is the truth before anybody asks; an open one whose server has
 /// come up is hurried.
-async fn look(engine: &Engine) -> bool {
+pub(super) async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            kept::recognise(engine, &presence).await;
             engine.gate.note_found();
             engine.gate.hurry();
             closed
@@ -156,7 +162,7 @@ fn missing(engine: &Engine, presence: &Presence) -> String {
 
 /// Loads the model and tries it. A person who comes meanwhile waits for the load: it cannot be
 /// called back, and theirs would only queue behind it inside the server.
-async fn load(engine: &Engine) -> bool {
+pub(super) async fn load(engine: &Engine) -> bool {
     let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return false };
     // A person was answered while this waited for the slot: the model is warm, and another prompt
     // would drop their conversation from the server's cache.
@@ -239,6 +245,7 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     if presence.model.is_none() {
         return Err(Fault::new(Class::ModelMissing, Phase::Head, missing(engine, &presence)));
     }
+    kept::recognise(engine, &presence).await;
     let Some(mut in_flight) = in_flight(engine, Priority::Owner).await else {
         return Err(Fault::new(Class::Busy, Phase::Connect, "the slot is taken"));
     };
