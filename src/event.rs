@@ -22,7 +22,7 @@ pub enum Event {
         /// The backend.
         backend: String,
     },
-    /// A backend was seen with its model for the first time since the start.
+    /// A backend was seen with its model for the first time since the start, or since it missed it.
     BackendFound {
         /// The backend.
         backend: String,

@@ -1,5 +1,7 @@
 //! What is true now, as one immutable value: one publisher, many readers that never block.
 
+pub mod body;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;

@@ -8,6 +8,7 @@ use super::restart::Command;
 use crate::config::Config;
 use crate::config::sections::hardware;
 use crate::event::Events;
+use crate::model::Shelf;
 use crate::net::Http;
 use crate::provider::backend::Backend;
 use crate::provider::breaker::Policy;
@@ -24,13 +25,22 @@ pub(super) struct Lends {
 }
 
 /// The engines in the order in which they are tried.
+///
+/// The small model inside the process is the reserve unless another was named or it is switched
+/// off, whether its file is here or not: it may come at any time. Without a shelf there is none.
 pub(super) fn engines(
     config: &Config,
+    models: Option<&Shelf>,
     http: &Arc<dyn Http>,
     events: &Events,
     lends: &Lends,
 ) -> Vec<Engine> {
-    let slots = config.hardware.slots;
+    let mut slots = config.hardware.slots;
+    let has_reserve = slots.iter().any(|backend| backend == hardware::Backend::Reserve);
+    let can = models.is_some() && config.reserve.enabled && cfg!(feature = "reserve");
+    if slots.reserve.is_none() && !has_reserve && can {
+        slots.reserve = Some(hardware::Backend::Reserve);
+    }
     let named = [
         (SlotName::Primary, Some(slots.primary)),
         (SlotName::Fallback, slots.fallback),
@@ -39,7 +49,7 @@ pub(super) fn engines(
     let mut engines = Vec::new();
     for (slot, name) in named {
         let Some(name) = name else { continue };
-        if let Some(backend) = backend(name, config, http, &lends.machine.root) {
+        if let Some(backend) = backend(name, config, models, http, &lends.machine.root) {
             let quiet = config.provider.background_quiet;
             let engine = Engine::new(slot, backend, policy(config), quiet, events.clone());
             engines.push(engine.with(lends.to(name, config)));
@@ -73,6 +83,7 @@ fn policy(config: &Config) -> Policy {
 fn backend(
     name: hardware::Backend,
     config: &Config,
+    models: Option<&Shelf>,
     http: &Arc<dyn Http>,
     machine: &Path,
 ) -> Option<Arc<dyn Backend>> {
@@ -84,7 +95,30 @@ fn backend(
             let openai = openai(config)?;
             Some(Arc::new(OpenAi::new(http, openai)))
         }
+        hardware::Backend::Reserve => reserve(config, models),
     }
+}
+
+#[cfg(feature = "reserve")]
+fn reserve(config: &Config, models: Option<&Shelf>) -> Option<Arc<dyn Backend>> {
+    use crate::provider::reserve::{Reserve, ReserveConfig};
+
+    let limits = config.reserve;
+    let shelf = models?.clone();
+    Some(Arc::new(Reserve::new(ReserveConfig {
+        find: Arc::new(move || shelf.in_use()),
+        threads: limits.threads as usize,
+        context_tokens: limits.context_tokens,
+        answer_tokens_max: limits.answer_tokens_max,
+        memory_max_mb: u64::from(limits.memory_max_mb),
+        unload_after: limits.unload_after,
+    })))
+}
+
+#[cfg(not(feature = "reserve"))]
+fn reserve(_config: &Config, _models: Option<&Shelf>) -> Option<Arc<dyn Backend>> {
+    tracing::warn!("the reserve is configured but not built in");
+    None
 }
 
 fn hailo(config: &Config, machine: &Path) -> HailoConfig {

@@ -71,7 +71,8 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     let ground =
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };
     let World { clock, http, medium, machine } = world;
-    let outside = Outside { clock, http, medium, machine };
+    // Its threads would be real ones, outside of the paused clock.
+    let outside = Outside { clock, http, medium, models: None, machine };
     let (house, store_task, agent_task) = wiring::build(&ground, outside)?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());

@@ -22,6 +22,13 @@ const REFRESH: Duration = Duration::from_secs(15);
 /// Notices kept beside those that follow from the state: enough for every part to have one.
 const NOTICES_MAX: usize = 8;
 
+/// The backend that is a small model inside this process.
+const RESERVE: &str = "reserve";
+
+/// What a person must know before they judge its answers.
+const RESERVE_SPEAKS: &str = "A small reserve model answers, and it is often wrong. For good \
+     answers start Ollama with qwen2.5:1.5b.";
+
 /// What the snapshot is made of.
 #[derive(Clone)]
 pub(super) struct Sources {
@@ -125,6 +132,9 @@ impl Sources {
                 "The disk was slow: {} pieces of answers were shown before they were stored.",
                 store.late
             ));
+        }
+        if active.as_deref() == Some(RESERVE) {
+            notices.push(RESERVE_SPEAKS.to_owned());
         }
         Snapshot {
             designation: self.designation.clone(),

@@ -28,6 +28,7 @@ use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
 use crate::event::Events;
+use crate::model::Shelf;
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
@@ -97,6 +98,8 @@ pub(super) struct Outside {
     pub(super) medium: Arc<dyn Medium>,
     /// Root of the file system that shows the machine: its memory, its devices.
     pub(super) machine: PathBuf,
+    /// The models of the reserve; absent where there is none.
+    pub(super) models: Option<Shelf>,
 }
 
 /// The parts of the house.
@@ -167,7 +170,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     let ground = Ground { wish, loaded, paths, level, manager, started, _lock: lock };
     let config = Arc::clone(&ground.loaded.config);
 
-    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine())?;
+    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine(&ground.paths))?;
     let socket = Socket::bind(&ground.paths.socket())?;
     let listener = match config.web_chat.enabled {
         true => Some(listen(config.web_chat.address).await?),
@@ -220,7 +223,7 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium, machine } = outside;
+    let Outside { clock, http, medium, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -238,7 +241,7 @@ pub(super) fn build(
         machine: Arc::new(Machine { root: machine }),
         notes: Arc::new(Notes(store.clone())),
     };
-    let engines = backends::engines(config, &http, &events, &lends);
+    let engines = backends::engines(config, models.as_ref(), &http, &events, &lends);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -312,12 +315,13 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
 }
 
 impl Outside {
-    fn of_this_machine() -> Self {
+    fn of_this_machine(paths: &Paths) -> Self {
         Self {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
             machine: PathBuf::from("/"),
+            models: Some(Shelf::of(&paths.state)),
         }
     }
 }

@@ -254,4 +254,24 @@ pub trait Backend: Send + Sync {
     fn is_degraded(&self) -> bool {
         self.learned().is_some_and(Learned::is_degraded)
     }
+
+    /// Hears whether the machine suffers (heat, no memory). A model in this process is then not
+    /// loaded, and let go when nobody uses it; servers have their own care.
+    fn strained(&self, _strained: bool) {}
+
+    /// Whether it only stands in for others, and when it lets go of its model.
+    fn gives_way(&self) -> GivesWay {
+        GivesWay::Never
+    }
+}
+
+/// When a backend that only stands in lets go of its model, if it has it loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivesWay {
+    /// It does not, or it has none loaded.
+    Never,
+    /// When one before it has been usable for so long.
+    After(Duration),
+    /// As soon as nobody uses it: the machine suffers.
+    Now,
 }

@@ -66,7 +66,7 @@ impl Engine {
             gate,
             lease,
             lent: Lent::default(),
-            cache: Mutex::default(),
+            cache: Mutex::new(Cache::inherited()),
             known: Mutex::default(),
         }
     }

@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use super::backend::{
-    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, Presence, Role,
+    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, GivesWay, Presence,
+    Role,
 };
 use super::fault::{Class, Fault, Phase};
 use super::learned::{Learned, Seed};
@@ -36,6 +37,8 @@ pub(crate) struct Fake {
     pub(crate) has_model: AtomicBool,
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
+    /// Whether unloads are answered.
+    pub(crate) unloads_work: AtomicBool,
     pub(crate) loads: AtomicU32,
     /// Takes connections and answers nothing.
     pub(crate) hangs: AtomicBool,
@@ -47,6 +50,10 @@ pub(crate) struct Fake {
     pub(crate) memory_to_load: AtomicU64,
     /// What it finds out about the machine.
     pub(crate) hint: Mutex<Option<String>>,
+    /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
+    /// most is now.
+    pub(crate) gives_way_after_s: AtomicU32,
+    pub(crate) strained: AtomicBool,
     inside: Arc<AtomicBool>,
 }
 
@@ -87,6 +94,7 @@ impl Fake {
             has_model: AtomicBool::new(true),
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
+            unloads_work: AtomicBool::new(true),
             loads: AtomicU32::new(0),
             hangs: AtomicBool::new(false),
             version: Mutex::new("1"),
@@ -94,6 +102,8 @@ impl Fake {
             held: AtomicBool::new(false),
             memory_to_load: AtomicU64::new(0),
             hint: Mutex::default(),
+            gives_way_after_s: AtomicU32::new(0),
+            strained: AtomicBool::new(false),
             inside: Arc::default(),
         })
     }
@@ -190,7 +200,10 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
-        async { Ok(()) }.boxed()
+        self.gives_way_after_s.store(0, Ordering::SeqCst);
+        let works = self.unloads_work.load(Ordering::SeqCst);
+        let wedged = || Fault::new(Class::Wedged, Phase::Head, "no answer");
+        async move { if works { Ok(()) } else { Err(wedged()) } }.boxed()
     }
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
@@ -219,5 +232,17 @@ impl Backend for Fake {
 
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn strained(&self, strained: bool) {
+        self.strained.store(strained, Ordering::SeqCst);
+    }
+
+    fn gives_way(&self) -> GivesWay {
+        match self.gives_way_after_s.load(Ordering::SeqCst) {
+            0 => GivesWay::Never,
+            u32::MAX => GivesWay::Now,
+            seconds => GivesWay::After(Duration::from_secs(u64::from(seconds))),
+        }
     }
 }

@@ -44,6 +44,8 @@ pub enum Class {
     OurBug,
     /// The server's queue is full.
     Busy,
+    /// The machine has neither memory nor coolness to spare for the model (reserve).
+    Strained,
     /// The server reported an error of its own.
     ServerError,
     /// The answer was complete and empty.
@@ -118,6 +120,7 @@ impl Fault {
             | Class::ModelMissing
             | Class::OurBug
             | Class::Busy
+            | Class::Strained
             | Class::ServerError
             | Class::EmptyAnswer
             | Class::Unauthorised
@@ -171,7 +174,7 @@ pub fn judge(fault: &Fault, retried: bool) -> Verdict {
         // The backend leaves the field out from now on.
         Class::PrefillTimeout | Class::Unsupported(_) => (Outcome::Abandoned, false, Next::Again),
         Class::Truncated | Class::ServerError => (Outcome::Failure, false, Next::NextBackend),
-        Class::ModelMissing | Class::OurBug | Class::Unauthorised => {
+        Class::ModelMissing | Class::OurBug | Class::Unauthorised | Class::Strained => {
             (Outcome::Abandoned, false, Next::NextBackend)
         }
         Class::Busy => (Outcome::Abandoned, false, busy(fault.retry_after)),
@@ -217,6 +220,7 @@ mod tests {
             (Class::Unauthorised, Outcome::Abandoned, false, Next::NextBackend),
             (Class::Unsupported(Field::Tools), Outcome::Abandoned, false, Next::Again),
             (Class::Unsupported(Field::Think), Outcome::Abandoned, false, Next::Again),
+            (Class::Strained, Outcome::Abandoned, false, Next::NextBackend),
             (Class::Busy, Outcome::Abandoned, false, again),
             (Class::EmptyAnswer, Outcome::Abandoned, false, Next::Reseeded),
             (Class::BadOutput, Outcome::Abandoned, false, Next::Reseeded),

@@ -26,6 +26,8 @@ pub mod pace;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;
+#[cfg(feature = "reserve")]
+pub mod reserve;
 pub mod sanitise;
 pub mod think;
 

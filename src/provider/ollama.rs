@@ -267,7 +267,9 @@ impl Dialogue for Ollama {
     async fn set_loaded(&self, loaded: bool) -> Result<(), Fault> {
         let model = self.resolve().await?;
         let keep_alive = keep_alive_s(self.config.keep_alive_s, loaded);
-        let options = self.options(None, Sampling::default());
+        // A proxy that knows no load takes the request for a prompt, and would have its model talk
+        // without end on the one slot. Ollama ignores the bound here and does not load anew for it.
+        let options = self.options(Some(1), Sampling::default());
         let body = LoadBody { model: &model, messages: [], keep_alive, options };
         self.server.load_or_release(&body, self.config.timeouts.head_cold, keep_alive).await
     }

@@ -38,6 +38,10 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
 
+/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
+/// for the status to say it. Questions are tried at any time.
+const MISSING_LOOK: Duration = Duration::from_secs(10);
+
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
 
@@ -97,7 +101,10 @@ impl Provider {
                 self.warm_up().await;
                 self.ready_the_stand_in().await;
             };
-            tokio::join!(start, probing, self.watch_for_hangs(), self.keep_notes());
+            let watching = async {
+                tokio::join!(self.watch_for_hangs(), self.look_for_missing(), self.keep_notes())
+            };
+            tokio::join!(start, probing, watching, self.give_way());
         };
         tokio::select! {
             biased;
@@ -125,6 +132,18 @@ impl Provider {
             tokio::time::sleep(START_POLL).await;
         }
     }
+
+    /// Finds out that a model which was missing has come.
+    async fn look_for_missing(&self) {
+        loop {
+            tokio::time::sleep(MISSING_LOOK).await;
+            for engine in &self.engines {
+                if engine.gate.misses_model() {
+                    look(engine).await;
+                }
+            }
+        }
+    }
 }
 
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
@@ -141,6 +160,10 @@ pub(super) async fn look(engine: &Engine) -> bool {
         }
         Ok(presence) => {
             engine.gate.note_missing(missing(engine, &presence));
+            false
+        }
+        Err(fault) if fault.class == Class::ModelMissing => {
+            engine.gate.note_missing(fault.detail);
             false
         }
         Err(fault) => {
@@ -169,10 +192,18 @@ pub(super) async fn load(engine: &Engine) -> bool {
     if engine.cache().holds_exchange() {
         return true;
     }
+    // A breaker that opened meanwhile has a prober of its own, which loads as well.
+    let is_open = || engine.gate.health().state != State::Closed;
+    if is_open() {
+        return false;
+    }
     let preempted = in_flight.preempted();
     let warm = async {
         let began = Instant::now();
         command(&mut in_flight, engine.backend.load()).await?;
+        if is_open() {
+            return Ok(());
+        }
         if began.elapsed() < LOAD_MIN {
             // It was loaded already, and its cache may hold the person's conversation.
             return Ok(());
@@ -258,14 +289,14 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     command(&mut in_flight, engine.backend.load()).await
 }
 
-async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
+pub(super) async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
     let ask = Ask { priority, conversation: 0, expected: Duration::from_secs(10) };
     let slot = engine.lease.acquire(ask, |_| {}).await.ok()?;
     Some(InFlight::new(slot, &engine.backend, super::budget::prompt_tokens(&ping())))
 }
 
 /// A load or an unload. If it is dropped or not answered, the slot stays taken for its ghost.
-async fn command(
+pub(super) async fn command(
     in_flight: &mut InFlight,
     work: BoxFuture<'_, Result<(), Fault>>,
 ) -> Result<(), Fault> {
@@ -295,6 +326,10 @@ async fn answer(engine: &Engine, in_flight: &mut InFlight) -> Result<(), Fault> 
     in_flight.sent();
     let ended = listen(engine, request, in_flight).await;
     in_flight.complete |= ended.as_ref().err().is_none_or(|fault| !fault.leaves_server_busy());
+    if ended.is_ok() {
+        // The server's cache holds this and nothing of before, and nobody goes on from here.
+        engine.cache().forget();
+    }
     ended
 }
 

@@ -1,10 +1,21 @@
-//! The fallback made ready before it is needed: when the first backend fails, the model of the
-//! second is loaded at once, so that the next question does not wait for it too.
+//! Backends that stand in for others: made ready before they are needed, let go when they are not.
+//!
+//! When the first backend fails, the model of the second is loaded at once, so that the next
+//! question does not wait for it too.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::Provider;
+use super::backend::GivesWay;
 use super::breaker::State;
 use super::engine::Engine;
-use super::recovery::{load, look};
+use super::lease::Priority;
+use super::recovery::{command, in_flight, load, look};
+
+/// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
+const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
 
 impl Provider {
     /// Makes the second backend ready whenever the first has failed, for ever.
@@ -23,6 +34,50 @@ impl Provider {
             changed.await;
         }
     }
+
+    /// Tells backends in this process whether the machine suffers: what is not loaded stays so,
+    /// and what nobody uses is let go.
+    pub fn set_strained(&self, strained: bool) {
+        for engine in &self.engines {
+            engine.backend.strained(strained);
+        }
+    }
+
+    /// Lets stand-ins go when a backend before them has been usable for as long as they want, and
+    /// when the machine suffers: a model beside a healthy server is memory for nothing.
+    pub(super) async fn give_way(&self) {
+        let mut usable_since = vec![None; self.engines.len()];
+        loop {
+            tokio::time::sleep(GIVE_WAY_LOOK).await;
+            let now = Instant::now();
+            let mut earliest: Option<Instant> = None;
+            for (engine, since) in self.engines.iter().zip(&mut usable_since) {
+                let gives_way = match engine.backend.gives_way() {
+                    GivesWay::Never => false,
+                    GivesWay::Now => true,
+                    GivesWay::After(wait) => {
+                        earliest.is_some_and(|since| now.saturating_duration_since(since) >= wait)
+                    }
+                };
+                if gives_way {
+                    let_go(engine).await;
+                }
+                *since = engine.gate.health().usable.then(|| since.unwrap_or(now));
+                earliest = match (earliest, *since) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+    }
+}
+
+/// Unloads the model when nobody uses it.
+async fn let_go(engine: &Engine) {
+    let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return };
+    let result = command(&mut in_flight, engine.backend.unload()).await;
+    engine.cache().forget();
+    tracing::info!(backend = engine.backend.name(), well = result.is_ok(), "gave way");
 }
 
 /// Loads a model ahead of its use, if it takes memory of this machine that is free.
@@ -53,7 +108,6 @@ mod tests {
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-    use std::time::Duration;
 
     use tokio_util::sync::CancellationToken;
 

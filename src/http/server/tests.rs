@@ -224,6 +224,7 @@ async fn the_other_routes_answer() {
             text: "hi".into(),
             at_ms: 0,
             outcome: None,
+            id: None,
             about: About::default(),
         },
         Line {
@@ -232,6 +233,7 @@ async fn the_other_routes_answer() {
             text: "yes".into(),
             at_ms: 9,
             outcome: Some("done"),
+            id: None,
             about: About::default(),
         },
     ]);
@@ -365,6 +367,31 @@ async fn strangers_are_refused_on_every_route() {
     let headers = "Content-Type: text/plain\r\nOrigin: http://evil.example\r\n";
     assert_eq!(house.raw(&post("/chat", headers, br#"{"message":"x"}"#)).await.status, 403);
     assert_eq!(house.raw(b"GET / HTTP/1.0\r\n\r\n").await.status, 400);
+    assert!(house.fake.heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_link_on_another_site_opens_the_page_and_no_route_behind_it() {
+    let house = house_with(Some("s3cret")).await;
+    let followed = "Accept: text/html,*/*;q=0.8\r\nSec-Fetch-Site: cross-site\r\n\
+        Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nX-OCF-Token: s3cret\r\n";
+    let ask = async |method: &str, target: &str, more: &str| {
+        let bytes = format!(
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{followed}{more}\
+             Content-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        house.raw(bytes.as_bytes()).await.status
+    };
+    assert_eq!(ask("GET", "/", "").await, 200);
+    for target in ["/state", "/history", "/sessions", "/healthz", "/ws", "/api/health"] {
+        assert_eq!(ask("GET", target, "").await, 403, "{target}");
+    }
+    assert_eq!(ask("HEAD", "/", "").await, 403);
+    assert_eq!(ask("POST", "/chat", "Content-Type: application/json\r\n").await, 403);
+    assert_eq!(ask("DELETE", "/sessions/main", "").await, 403);
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    assert_eq!(ask("GET", "/", upgrade).await, 403);
     assert!(house.fake.heard().is_empty());
 }
 
@@ -633,6 +660,7 @@ async fn conversations_are_listed_read_renamed_and_taken_away_under_both_prefixe
             text: text.into(),
             at_ms: 0,
             outcome,
+            id: None,
             about: About::default(),
         };
         house.fake.lines(vec![line(true, "hi", None), line(false, "Hello", Some("done"))]);

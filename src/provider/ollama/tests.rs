@@ -131,7 +131,10 @@ async fn every_request_carries_the_constant_options_and_no_more_than_is_allowed(
     assert_eq!(full["format"], json!({"type": "object"}));
     assert_eq!(keys(load), ["keep_alive", "messages", "model", "options"]);
     assert_eq!(load["messages"], json!([]));
-    assert_eq!(load["options"], json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1}));
+    assert_eq!(
+        load["options"],
+        json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1, "num_predict": 1})
+    );
 }
 
 #[tokio::test]
@@ -277,7 +280,7 @@ struct Question;
 
 impl Prompt for Question {
     fn fit(&self, _prompt_tokens_max: u32) -> Result<Fitted, NoRoom> {
-        Ok(Fitted { messages: request().messages, clipped: None })
+        Ok(Fitted { messages: request().messages, clipped: None, voices: Vec::new() })
     }
 }
 

@@ -67,7 +67,14 @@ impl Http for Memory {
                     .map(Option::unwrap)
                     .boxed()
             };
-            Ok(HttpResponse { status: 200, content_type: None, retry_after: None, body })
+            Ok(HttpResponse {
+                status: 200,
+                content_type: None,
+                retry_after: None,
+                location: None,
+                length: None,
+                body,
+            })
         })
     }
 }
