@@ -86,7 +86,11 @@ impl StoreTask {
         while let Ok(job) = self.queue.try_recv() {
             jobs.push(job);
         }
-        self.round(jobs, false).await?;
+        // A slow disk makes each call a long one, and the drain does not wait for many.
+        let kept = self.bench.as_ref().is_some_and(|bench| !bench.backlog.pending.is_empty());
+        if kept || !jobs.is_empty() {
+            self.round(jobs, false).await?;
+        }
         let Some(bench) = self.bench.take() else { return Err(StoreError::Closed) };
         let medium = bench.medium();
         let closed = call(medium.as_ref(), move || bench.close()).await;

@@ -281,6 +281,9 @@ impl Server {
                 format!(r#"{{"models":[{{"name":"{model}","details":{{"format":"gguf"}}}}]}}"#),
             ),
             ("/api/version", Kind::Ollama) => (200, r#"{"version":"0.33.0"}"#.into()),
+            // Of Ollama this takes no lock.
+            ("/api/ps", Kind::Ollama) if !self.state().loaded => (200, r#"{"models":[]}"#.into()),
+            ("/api/ps", Kind::Ollama) => (200, format!(r#"{{"models":[{{"name":"{model}"}}]}}"#)),
             ("/api/show", Kind::Ollama) => (200, r#"{"capabilities":["completion"]}"#.into()),
             (path, _) => {
                 self.journal.broken(&format!("{} was asked for {path}", self.kind.name()));
