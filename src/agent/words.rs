@@ -35,6 +35,22 @@ pub fn for_person(error: &TurnError) -> (String, &'static str) {
     }
 }
 
+/// The stable word that a log has, as ours; what another program wrote there is `internal`.
+#[must_use]
+pub fn known_code(code: &str) -> &'static str {
+    const CODES: [&str; 8] = [
+        "offline",
+        "broke_off",
+        "preempted",
+        "overloaded",
+        "too_late",
+        "no_such_backend",
+        "interrupted",
+        "internal",
+    ];
+    CODES.iter().find(|known| **known == code).copied().unwrap_or("internal")
+}
+
 fn provider(error: &ProviderError) -> (String, &'static str) {
     match error {
         ProviderError::Offline { retry_after, causes } => offline(*retry_after, causes),
@@ -92,7 +108,9 @@ fn reason(cause: &Cause) -> String {
         Some(Class::EmptyAnswer) => "it gave an empty answer".to_owned(),
         Some(Class::BadOutput) => "it gave garbage".to_owned(),
         Some(Class::ThinkOverrun) => "it thought and never came to an answer".to_owned(),
-        Some(Class::ModelMissing | Class::OurBug | Class::ServerError) | None => detail.to_owned(),
+        Some(Class::ModelMissing | Class::OurBug | Class::ServerError | Class::Strained) | None => {
+            detail.to_owned()
+        }
     }
 }
 

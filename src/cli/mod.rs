@@ -10,6 +10,7 @@ mod clean;
 mod exchange;
 mod link;
 mod markdown;
+mod model;
 mod place;
 mod run;
 #[cfg(feature = "sim")]
@@ -27,6 +28,7 @@ pub use self::chat::ChatArgs;
 use self::chat::Look;
 use self::check::CheckArgs;
 use self::exchange::Interrupts;
+pub use self::model::ModelArgs;
 pub use self::place::PlaceArgs;
 pub use self::run::RunArgs;
 pub use self::status::StatusArgs;
@@ -63,6 +65,7 @@ enum Verb {
     Ask(AskArgs),
     Status(StatusArgs),
     Check(CheckArgs),
+    Model(ModelArgs),
     #[cfg(feature = "sim")]
     Sim(sim::SimArgs),
 }
@@ -91,7 +94,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     match line.verb.unwrap_or(Verb::Run(line.run)) {
-        Verb::Run(args) => daemon::run(args.into()),
+        Verb::Run(args) => {
+            model::offer(&args);
+            daemon::run(args.into())
+        }
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
         #[cfg(feature = "sim")]
         Verb::Sim(args) => sim::run(&args, &mut io::stdout().lock()),
@@ -137,6 +143,7 @@ fn converse(verb: &Verb) -> u8 {
                 ask::run(args, input, streams).await
             }
             Verb::Status(args) => status::run(args, &mut out, &mut err).await,
+            Verb::Model(args) => model::run(args, &mut out, &mut err).await,
             Verb::Run(_) | Verb::Check(_) => code::USAGE,
             #[cfg(feature = "sim")]
             Verb::Sim(_) => code::USAGE,

@@ -69,7 +69,9 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     let ground =
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };
     let World { clock, http, medium } = world;
-    let (house, store_task, agent_task) = wiring::build(&ground, Outside { clock, http, medium })?;
+    // Its threads would be real ones, outside of the paused clock.
+    let outside = Outside { clock, http, medium, models: None };
+    let (house, store_task, agent_task) = wiring::build(&ground, outside)?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());
     starts::store(&supervisor, &house, store_task)?;

@@ -22,6 +22,13 @@ const REFRESH: Duration = Duration::from_secs(15);
 /// Notices kept beside those that follow from the state: enough for every part to have one.
 const NOTICES_MAX: usize = 8;
 
+/// The backend that is a small model inside this process.
+const RESERVE: &str = "reserve";
+
+/// What a person must know before they judge its answers.
+const RESERVE_SPEAKS: &str = "A small reserve model answers, and it is often wrong. For good \
+     answers start Ollama with qwen2.5:1.5b.";
+
 /// What the snapshot is made of.
 #[derive(Clone)]
 pub(super) struct Sources {
@@ -77,6 +84,10 @@ pub(super) fn status_line(now: &Snapshot) -> String {
         (false, Some(error)) => format!("inference offline: {error}"),
         (false, None) => "inference offline".to_owned(),
     };
+    for hung in now.backends.iter().filter_map(|backend| backend.hung.as_ref()) {
+        line.push_str("; ");
+        line.push_str(hung);
+    }
     if !now.store_ok {
         line.push_str("; the database cannot be written");
     }
@@ -105,6 +116,7 @@ impl Sources {
         let active = self.provider.active();
         let store = self.store.health();
         let mut notices = notices.to_vec();
+        notices.extend(backends.iter().filter_map(|backend| backend.hung.clone()));
         if store.degraded {
             notices.push(format!(
                 "The database cannot be written; {} writes are kept in memory and tried again.",
@@ -116,6 +128,9 @@ impl Sources {
                 "The disk was slow: {} pieces of answers were shown before they were stored.",
                 store.late
             ));
+        }
+        if active.as_deref() == Some(RESERVE) {
+            notices.push(RESERVE_SPEAKS.to_owned());
         }
         Snapshot {
             designation: self.designation.clone(),
@@ -135,6 +150,7 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::BackendState;
 
     #[test]
     fn only_what_outlives_its_moment_becomes_a_notice() {
@@ -162,5 +178,8 @@ mod tests {
             status_line(&broken),
             "inference offline: connection refused; the database cannot be written"
         );
+        let hung = BackendState { hung: Some("It hangs.".into()), ..BackendState::default() };
+        let hangs = Snapshot { store_ok: true, backends: vec![hung], ..broken };
+        assert_eq!(status_line(&hangs), "inference offline: connection refused; It hangs.");
     }
 }

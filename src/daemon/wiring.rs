@@ -27,6 +27,7 @@ use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
 use crate::event::Events;
+use crate::model::Shelf;
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
@@ -94,6 +95,8 @@ pub(super) struct Outside {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
+    /// The models of the reserve; absent where there is none.
+    pub(super) models: Option<Shelf>,
 }
 
 /// The parts of the house.
@@ -164,7 +167,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     let ground = Ground { wish, loaded, paths, level, manager, started, _lock: lock };
     let config = Arc::clone(&ground.loaded.config);
 
-    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine())?;
+    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine(&ground.paths))?;
     let socket = Socket::bind(&ground.paths.socket())?;
     let listener = match config.web_chat.enabled {
         true => Some(listen(config.web_chat.address).await?),
@@ -217,7 +220,7 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium } = outside;
+    let Outside { clock, http, medium, models } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -231,7 +234,7 @@ pub(super) fn build(
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let engines = backends::engines(config, &http, &events);
+    let engines = backends::engines(config, models.as_ref(), &http, &events);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -305,11 +308,12 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
 }
 
 impl Outside {
-    fn of_this_machine() -> Self {
+    fn of_this_machine(paths: &Paths) -> Self {
         Self {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
+            models: Some(Shelf::of(&paths.state)),
         }
     }
 }

@@ -290,8 +290,8 @@ async fn settle(
     retried: bool,
 ) -> Ended {
     let verdict = judge(&fault, retried);
-    let problem = fault.detail.clone();
-    permit.record(verdict.breaker, Some(&problem));
+    let fault = engine.explained(fault);
+    permit.record(verdict.breaker, Some(&fault));
     if verdict.unload {
         // If it did not help, that shows at the next request.
         if engine.backend.unload().await.is_ok() {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::backend::{ChatRequest, Message};
 use super::fault::Class;
+use super::pace::{self, Pace};
 use crate::limits::{IDENTITY_TOKENS_MAX, VOLATILE_TOKENS_MAX};
 
 /// The longest prompt never shrinks below this, in tokens: the identity block, the date and a
@@ -118,6 +119,7 @@ struct Figures {
     loaded: Loaded,
     /// Digests of the messages of the last prompt that was answered completely.
     last: Vec<u64>,
+    pace: Pace,
 }
 
 // === impl Learned ===
@@ -137,6 +139,7 @@ impl Learned {
             stalls: 0,
             loaded: Loaded::No,
             last: Vec::new(),
+            pace: Pace::default(),
             seed,
         };
         Self(Mutex::new(figures))
@@ -163,6 +166,17 @@ impl Learned {
     pub fn measured_tokens_per_s(&self) -> Option<f64> {
         let figures = self.lock();
         figures.healthy_per_s.map(|_| figures.tokens_per_s)
+    }
+
+    /// How answers arrive.
+    #[must_use]
+    pub fn pace(&self) -> pace::Figures {
+        self.lock().pace.figures()
+    }
+
+    /// Notes how an answer arrives.
+    pub(super) fn arrives(&self, note: impl FnOnce(&mut Pace)) {
+        note(&mut self.lock().pace);
     }
 
     /// Whether the last answers were all much slower than this server used to be: it is hot, or

@@ -391,9 +391,6 @@ impl Answer<'_> {
                 record.dirty = false;
             }
             state.failures.clear();
-            if matches!(self.chat.who, Who::Owner(_)) && !self.gone {
-                state.owner_at = Some(now);
-            }
         }
         if let Some(at) = self.at
             && let Some(one) = self.server.book.open().generations.get_mut(at)
@@ -402,6 +399,10 @@ impl Answer<'_> {
         }
         let last = dialect::end(kind, script.cut, count, prompt);
         self.say(&last).await?;
+        // Only somebody who still listens was here until now.
+        if matches!(self.chat.who, Who::Owner(_)) {
+            self.server.state().owner_at = Some(now);
+        }
         let _ = wire::last_chunk(&mut self.line.write).await;
         Ok(())
     }
