@@ -22,10 +22,24 @@ pub enum Event {
         /// The backend.
         backend: String,
     },
-    /// A backend was seen with its model for the first time since the start.
+    /// A backend was seen with its model for the first time since the start, or since it missed it.
     BackendFound {
         /// The backend.
         backend: String,
+    },
+    /// A model server takes connections and has answered nothing for minutes.
+    BackendHung {
+        /// The backend.
+        backend: String,
+        /// A sentence with the command that helps.
+        detail: String,
+    },
+    /// A restart of a hung model server was asked for, as the configuration allows.
+    BackendRestarted {
+        /// The backend.
+        backend: String,
+        /// What came of it.
+        outcome: String,
     },
     /// A turn moved to another backend before its first word.
     FellBack {
@@ -42,6 +56,21 @@ pub enum Event {
         backend: String,
         /// Sentence with the names it offers.
         detail: String,
+    },
+    /// The reserve's model is being fetched.
+    ModelFetching {
+        /// How far it is, in a sentence.
+        progress: String,
+    },
+    /// The reserve's model is here.
+    ModelFetched {
+        /// Its name.
+        name: String,
+    },
+    /// The reserve's model could not be fetched; it is tried again.
+    ModelFetchFailed {
+        /// Why.
+        reason: String,
     },
     /// A server told a prompt size that does not match what was sent.
     PromptTruncated {
@@ -102,8 +131,13 @@ impl Event {
             Self::BreakerOpened { .. } => "breaker.opened",
             Self::BreakerClosed { .. } => "breaker.closed",
             Self::BackendFound { .. } => "backend.found",
+            Self::BackendHung { .. } => "backend.hung",
+            Self::BackendRestarted { .. } => "backend.restarted",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
+            Self::ModelFetching { .. } => "model.fetching",
+            Self::ModelFetched { .. } => "model.fetched",
+            Self::ModelFetchFailed { .. } => "model.fetch_failed",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
             Self::TurnEnded { .. } => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",
@@ -132,6 +166,12 @@ impl Events {
         match &event {
             Event::TurnEnded { session, turn, outcome } => {
                 tracing::debug!(event = event.name(), session, turn, outcome, "turn ended");
+            }
+            Event::ModelFetching { progress } => {
+                tracing::debug!(event = event.name(), progress, "the model is on its way");
+            }
+            Event::ModelFetched { name } => {
+                tracing::info!(event = event.name(), name, "the model is here");
             }
             Event::BackendFound { .. } => {
                 tracing::info!(event = event.name(), detail = ?event, "a model server is there");

@@ -108,7 +108,9 @@ fn reason(cause: &Cause) -> String {
         Some(Class::EmptyAnswer) => "it gave an empty answer".to_owned(),
         Some(Class::BadOutput) => "it gave garbage".to_owned(),
         Some(Class::ThinkOverrun) => "it thought and never came to an answer".to_owned(),
-        Some(Class::ModelMissing | Class::OurBug | Class::ServerError) | None => detail.to_owned(),
+        Some(Class::ModelMissing | Class::OurBug | Class::ServerError | Class::Strained) | None => {
+            detail.to_owned()
+        }
     }
 }
 

@@ -64,12 +64,14 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     loaded.path = None;
     let paths = Paths { state: state.to_owned(), runtime: state.join("run") };
     let lock = wiring::lock(&paths)?;
-    let wish = Wish { config: Some(file), state: None };
+    let wish = Wish { config: Some(file), ..Wish::default() };
     let manager = Arc::new(Manager::absent());
     let ground =
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };
     let World { clock, http, medium } = world;
-    let (house, store_task, agent_task) = wiring::build(&ground, Outside { clock, http, medium })?;
+    // Its threads would be real ones, outside of the paused clock.
+    let outside = Outside { clock, http, medium, models: None };
+    let (house, store_task, agent_task) = wiring::build(&ground, outside)?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());
     starts::store(&supervisor, &house, store_task)?;

@@ -291,7 +291,12 @@ impl Service {
             });
             return reply::json(StatusCode::SERVICE_UNAVAILABLE, &body);
         }
-        reply::text(StatusCode::OK, if snapshot.online { "ok" } else { "ok, inference offline" })
+        let mut text = if snapshot.online { "ok" } else { "ok, inference offline" }.to_owned();
+        for hung in snapshot.backends.iter().filter_map(|backend| backend.hung.as_ref()) {
+            text.push_str("; ");
+            text.push_str(hung);
+        }
+        reply::text(StatusCode::OK, &text)
     }
 }
 

@@ -10,7 +10,8 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use super::backend::{
-    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, Presence, Role,
+    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, GivesWay, Presence,
+    Role,
 };
 use super::fault::{Class, Fault, Phase};
 
@@ -25,7 +26,17 @@ pub(crate) struct Fake {
     pub(crate) has_model: AtomicBool,
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
+    /// Whether unloads are answered.
+    pub(crate) unloads_work: AtomicBool,
     pub(crate) loads: AtomicU32,
+    /// Takes connections and answers nothing.
+    pub(crate) hangs: AtomicBool,
+    /// What it finds out about the machine.
+    pub(crate) hint: Mutex<Option<String>>,
+    /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
+    /// most is now.
+    pub(crate) gives_way_after_s: AtomicU32,
+    pub(crate) strained: AtomicBool,
     inside: Arc<AtomicBool>,
 }
 
@@ -66,7 +77,12 @@ impl Fake {
             has_model: AtomicBool::new(true),
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
+            unloads_work: AtomicBool::new(true),
             loads: AtomicU32::new(0),
+            hangs: AtomicBool::new(false),
+            hint: Mutex::default(),
+            gives_way_after_s: AtomicU32::new(0),
+            strained: AtomicBool::new(false),
             inside: Arc::default(),
         })
     }
@@ -78,6 +94,16 @@ impl Fake {
 
     pub(crate) fn request_count(&self) -> usize {
         self.requests.lock().unwrap().len()
+    }
+
+    fn absence(&self) -> Result<(), Fault> {
+        if self.hangs.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Wedged, Phase::Head, "silence"));
+        }
+        if !self.present.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
+        }
+        Ok(())
     }
 
     fn check(&self, request: &ChatRequest) {
@@ -120,9 +146,7 @@ impl Backend for Fake {
         let script = self.scripts.lock().unwrap().pop_front();
         let inside = Inside(Arc::clone(&self.inside));
         async move {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let items = script.unwrap_or_else(|| says(&["ok"]));
             let head = (Duration::ZERO, Ok(ChatDelta::Head));
             let stream =
@@ -140,9 +164,7 @@ impl Backend for Fake {
 
     fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
         async {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let model = self.has_model.load(Ordering::SeqCst).then(|| self.model());
             Ok(Presence { server: self.name.to_owned(), model, offered: Vec::new() })
         }
@@ -156,14 +178,37 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
-        async { Ok(()) }.boxed()
+        self.gives_way_after_s.store(0, Ordering::SeqCst);
+        let works = self.unloads_work.load(Ordering::SeqCst);
+        let wedged = || Fault::new(Class::Wedged, Phase::Head, "no answer");
+        async move { if works { Ok(()) } else { Err(wedged()) } }.boxed()
     }
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
         Duration::from_millis(500)
     }
 
+    fn hint(&self) -> Option<String> {
+        self.hint.lock().unwrap().clone()
+    }
+
+    fn service(&self) -> Option<&str> {
+        (self.name == "hailo").then_some("hailo-ollama")
+    }
+
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn strained(&self, strained: bool) {
+        self.strained.store(strained, Ordering::SeqCst);
+    }
+
+    fn gives_way(&self) -> GivesWay {
+        match self.gives_way_after_s.load(Ordering::SeqCst) {
+            0 => GivesWay::Never,
+            u32::MAX => GivesWay::Now,
+            seconds => GivesWay::After(Duration::from_secs(u64::from(seconds))),
+        }
     }
 }

@@ -44,6 +44,8 @@ pub enum Class {
     OurBug,
     /// The server's queue is full.
     Busy,
+    /// The machine has neither memory nor coolness to spare for the model (reserve).
+    Strained,
     /// The server reported an error of its own.
     ServerError,
     /// The answer was complete and empty.
@@ -96,6 +98,7 @@ impl Fault {
             | Class::ModelMissing
             | Class::OurBug
             | Class::Busy
+            | Class::Strained
             | Class::ServerError
             | Class::EmptyAnswer
             | Class::Unauthorised => false,
@@ -147,7 +150,7 @@ pub fn judge(fault: &Fault, retried: bool) -> Verdict {
         Class::DeviceFault | Class::Poisoned => (Outcome::Failure, true, Next::Again),
         Class::PrefillTimeout => (Outcome::Abandoned, false, Next::Again),
         Class::Truncated | Class::ServerError => (Outcome::Failure, false, Next::NextBackend),
-        Class::ModelMissing | Class::OurBug | Class::Unauthorised => {
+        Class::ModelMissing | Class::OurBug | Class::Unauthorised | Class::Strained => {
             (Outcome::Abandoned, false, Next::NextBackend)
         }
         Class::Busy => (Outcome::Abandoned, false, busy(fault.retry_after)),
@@ -191,6 +194,7 @@ mod tests {
             (Class::ModelMissing, Outcome::Abandoned, false, Next::NextBackend),
             (Class::OurBug, Outcome::Abandoned, false, Next::NextBackend),
             (Class::Unauthorised, Outcome::Abandoned, false, Next::NextBackend),
+            (Class::Strained, Outcome::Abandoned, false, Next::NextBackend),
             (Class::Busy, Outcome::Abandoned, false, again),
             (Class::EmptyAnswer, Outcome::Abandoned, false, Next::Reseeded),
             (Class::BadOutput, Outcome::Abandoned, false, Next::Reseeded),

@@ -12,9 +12,9 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backend::{ChatDelta, ChatRequest, Message, Presence, Role, Sampling};
+use super::backend::{ChatDelta, ChatRequest, GivesWay, Message, Presence, Role, Sampling};
 use super::breaker::{Outcome, State};
-use super::engine::Engine;
+use super::engine::{Engine, SlotName};
 use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
@@ -37,6 +37,13 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
+
+/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
+/// for the status to say it. Questions are tried at any time.
+const MISSING_LOOK: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
+const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
 
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
@@ -93,7 +100,8 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing);
+            let watching = async { tokio::join!(self.watch_for_hangs(), self.look_for_missing()) };
+            tokio::join!(self.warm_up(), probing, watching, self.give_way());
         };
         tokio::select! {
             biased;
@@ -120,6 +128,70 @@ impl Provider {
             tokio::time::sleep(START_POLL).await;
         }
     }
+
+    /// Finds out that a model which was missing has come.
+    async fn look_for_missing(&self) {
+        loop {
+            tokio::time::sleep(MISSING_LOOK).await;
+            for engine in &self.engines {
+                if engine.gate.misses_model() {
+                    look(engine).await;
+                }
+            }
+        }
+    }
+
+    /// Tells backends in this process whether the machine suffers: what is not loaded stays so,
+    /// and what nobody uses is let go.
+    pub fn set_strained(&self, strained: bool) {
+        for engine in &self.engines {
+            engine.backend.strained(strained);
+        }
+    }
+
+    /// Whether the last one in the order is there and only wants a model.
+    #[must_use]
+    pub fn misses_reserve(&self) -> bool {
+        self.engines
+            .last()
+            .is_some_and(|engine| engine.slot == SlotName::Reserve && engine.gate.misses_model())
+    }
+
+    /// Lets stand-ins go when a backend before them has been usable for as long as they want, and
+    /// when the machine suffers: a model beside a healthy server is memory for nothing.
+    async fn give_way(&self) {
+        let mut usable_since = vec![None; self.engines.len()];
+        loop {
+            tokio::time::sleep(GIVE_WAY_LOOK).await;
+            let now = Instant::now();
+            let mut earliest: Option<Instant> = None;
+            for (engine, since) in self.engines.iter().zip(&mut usable_since) {
+                let gives_way = match engine.backend.gives_way() {
+                    GivesWay::Never => false,
+                    GivesWay::Now => true,
+                    GivesWay::After(wait) => {
+                        earliest.is_some_and(|since| now.saturating_duration_since(since) >= wait)
+                    }
+                };
+                if gives_way {
+                    let_go(engine).await;
+                }
+                *since = engine.gate.health().usable.then(|| since.unwrap_or(now));
+                earliest = match (earliest, *since) {
+                    (Some(a), Some(b)) => Some(a.min(b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+    }
+}
+
+/// Unloads the model when nobody uses it.
+async fn let_go(engine: &Engine) {
+    let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return };
+    let result = command(&mut in_flight, engine.backend.unload()).await;
+    engine.cache().forget();
+    tracing::info!(backend = engine.backend.name(), well = result.is_ok(), "gave way");
 }
 
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
@@ -137,9 +209,13 @@ async fn look(engine: &Engine) -> bool {
             engine.gate.note_missing(missing(engine, &presence));
             false
         }
+        Err(fault) if fault.class == Class::ModelMissing => {
+            engine.gate.note_missing(fault.detail);
+            false
+        }
         Err(fault) => {
             if closed {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -163,10 +239,18 @@ async fn load(engine: &Engine) -> bool {
     if engine.cache().holds_exchange() {
         return true;
     }
+    // A breaker that opened meanwhile has a prober of its own, which loads as well.
+    let is_open = || engine.gate.health().state != State::Closed;
+    if is_open() {
+        return false;
+    }
     let preempted = in_flight.preempted();
     let warm = async {
         let began = Instant::now();
         command(&mut in_flight, engine.backend.load()).await?;
+        if is_open() {
+            return Ok(());
+        }
         if began.elapsed() < LOAD_MIN {
             // It was loaded already, and its cache may hold the person's conversation.
             return Ok(());
@@ -184,7 +268,7 @@ async fn load(engine: &Engine) -> bool {
             let backend = engine.backend.name();
             tracing::warn!(backend, detail = fault.detail, "warm-up failed");
             if judge(&fault, true).breaker == Outcome::Trip {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -225,12 +309,10 @@ async fn probe(engine: &Engine) -> bool {
     match result {
         Ok(()) => permit.record(Ok(())),
         Err(fault) => {
-            tracing::debug!(
-                backend = engine.backend.name(),
-                detail = fault.detail,
-                "a probe failed"
-            );
-            permit.record(Err(&fault.detail));
+            let fault = engine.explained(fault);
+            let backend = engine.backend.name();
+            tracing::debug!(backend, detail = fault.detail, "a probe failed");
+            permit.record(Err(&fault));
         }
     }
     true
@@ -260,7 +342,7 @@ async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
 }
 
 /// A load or an unload. If it is dropped or not answered, the slot stays taken for its ghost.
-async fn command(
+pub(super) async fn command(
     in_flight: &mut InFlight,
     work: BoxFuture<'_, Result<(), Fault>>,
 ) -> Result<(), Fault> {
@@ -290,6 +372,10 @@ async fn answer(engine: &Engine, in_flight: &mut InFlight) -> Result<(), Fault> 
     in_flight.sent();
     let ended = listen(engine, request, in_flight).await;
     in_flight.complete |= ended.as_ref().err().is_none_or(|fault| !fault.leaves_server_busy());
+    if ended.is_ok() {
+        // The server's cache holds this and nothing of before, and nobody goes on from here.
+        engine.cache().forget();
+    }
     ended
 }
 

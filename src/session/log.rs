@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::window::PastTurn;
 use crate::store::{EventRow, KIND_END, NewEvent};
 
 /// The person's message.
@@ -202,6 +203,12 @@ impl Logged {
             (Some(assistant), _) => assistant.shown_text(),
             (None, _) => "",
         }
+    }
+
+    /// The turn as the ledger holds it.
+    pub(super) fn past(&self, outcome: Outcome) -> PastTurn {
+        let voice = self.assistant.as_ref().map_or("", |assistant| assistant.backend.as_str());
+        PastTurn::new(self.turn, self.sent(), self.answer(), outcome).said_by(voice)
     }
 
     /// The lines of this turn for people.

@@ -15,6 +15,7 @@ mod history;
 pub mod list;
 pub mod log;
 mod recent;
+mod recover;
 #[cfg(test)]
 mod tests;
 pub mod window;
@@ -25,8 +26,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::WallClock;
 use crate::limits;
-use crate::store::{OpenTurn, Store, StoreError, Stored, Write};
-use log::{Assistant, End, Logged, Outcome, User};
+use crate::store::{Store, StoreError, Stored, Write};
+use log::{Assistant, End, Logged, User};
 use recent::{Recent, Running};
 use window::PastTurn;
 
@@ -91,45 +92,6 @@ impl Sessions {
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn WallClock>) -> Self {
         Self { store, clock, open: Arc::default() }
-    }
-
-    /// Closes every turn that a crash left open as `interrupted`, with what it had shown as its
-    /// answer. Done once, before the first turn: here at start, or, if the database cannot be had
-    /// then, when the first session is opened. Returns how many there were.
-    ///
-    /// # Errors
-    /// As the store answers; turns that were closed stay closed, and the next call goes on.
-    pub async fn recover(&self) -> Result<usize, StoreError> {
-        let mut closed = 0;
-        while !self.locked().recovered {
-            let left = self.store.open_turns().await?;
-            let mut acks = Vec::new();
-            {
-                let mut open = self.locked();
-                // Read before somebody else was done: these may be turns that run.
-                if open.recovered {
-                    break;
-                }
-                open.recovered = left.is_empty();
-                for turn in &left {
-                    match self.store.submit(interrupted(turn, self.now_ms())) {
-                        Ok(ack) => acks.push(ack),
-                        // What found no place is left for the next round.
-                        Err((StoreError::Overloaded, _)) if !acks.is_empty() => break,
-                        Err((error, _)) => return Err(error),
-                    }
-                }
-            }
-            closed += acks.len();
-            for ack in acks {
-                match ack.wait().await {
-                    // Kept in memory, and before whatever comes later.
-                    Err(error) if error.is_kept() => self.locked().recovered = true,
-                    answer => answer?,
-                }
-            }
-        }
-        Ok(closed)
     }
 
     /// Brings a session's recent turns into memory, so that the first turn need not wait for it.
@@ -261,7 +223,7 @@ impl Sessions {
             let events = log::end_events(at_ms, answer.as_ref(), &end);
             let outcome = end.outcome;
             let logged = Logged { assistant: answer, end: Some((at_ms, end)), ..running.begun };
-            recent.push(PastTurn::new(turn, logged.sent(), logged.answer(), outcome));
+            recent.push(logged.past(outcome));
             if self.store.is_settled() {
                 recent.uncommitted.clear();
             }
@@ -352,17 +314,6 @@ impl Open {
             self.evictions += 1;
         }
         Ok(())
-    }
-}
-
-/// The end of a turn that a crash left open.
-fn interrupted(turn: &OpenTurn, at_ms: i64) -> Write {
-    let answer = (!turn.shown.is_empty())
-        .then(|| Assistant { raw: turn.shown.clone(), ..Assistant::default() });
-    Write::Finish {
-        session: turn.session.as_str().into(),
-        turn: turn.turn,
-        events: log::end_events(at_ms, answer.as_ref(), &End::new(Outcome::Interrupted)),
     }
 }
 

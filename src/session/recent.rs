@@ -44,7 +44,7 @@ impl Recent {
         for turn in logged {
             recent.name(turn.user.id.as_deref(), turn.turn);
             if let Some((_, end)) = &turn.end {
-                recent.push(PastTurn::new(turn.turn, turn.sent(), turn.answer(), end.outcome));
+                recent.push(turn.past(end.outcome));
             }
         }
         recent

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::log::Line;
+use super::log::{Line, Outcome};
 use super::*;
 use crate::clock::SteppedClock;
 use crate::event::{Event, Events};
@@ -179,6 +179,55 @@ async fn turns_that_a_crash_left_open_are_closed_once_with_what_they_had_shown()
     let marked = format!("{}sent", window::BROKEN_MARK);
     let twice = [marked.as_str(), "some words", marked.as_str(), "some words", "newest"];
     assert_eq!(ledger(&second.sessions, "s42", 3).await, twice);
+    second.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_turn_that_nothing_can_close_keeps_nobody_from_talking() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = rig(dir.path());
+    for session in ["stuck", "sound"] {
+        first.sessions.begin(session, "typed", "sent", None).await.unwrap();
+    }
+    // SQLite answers that all went well, and the row stays.
+    let keep = "CREATE TRIGGER keep BEFORE DELETE ON partial WHEN old.session = 'stuck'
+                BEGIN SELECT raise(IGNORE); END";
+    first.store.read(|c| c.execute_batch(keep)).await.unwrap();
+    first.close().await.unwrap();
+    let second = rig(dir.path());
+    let recovered = tokio::time::timeout(DEADLINE, second.sessions.recover()).await.unwrap();
+    assert_eq!(recovered, Ok(2));
+    for session in ["stuck", "sound"] {
+        assert_eq!(second.sessions.begin(session, "two", "two", None).await.unwrap().turn, 2);
+    }
+    second.close().await.unwrap();
+    // The next process finds the row again, and its turn has one end all the same.
+    let third = rig(dir.path());
+    assert_eq!(third.sessions.begin("stuck", "three", "three", None).await.unwrap().turn, 3);
+    let lines = shown(&third.sessions.history("stuck", 9).await.unwrap());
+    let expected = ["person: typed", "interrupted: ", "person: two", "interrupted: "];
+    assert_eq!(lines[..4], expected);
+    third.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_that_an_ended_turn_left_behind_are_taken_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = rig(dir.path());
+    first.sessions.begin("main", "typed", "sent", None).await.unwrap();
+    let end = End::new(Outcome::Done);
+    first.sessions.finish("main", 1, answer("all"), end).await.unwrap();
+    let stray = "INSERT INTO partial (session, turn, n, text) VALUES ('main', 1, 0, 'stray')";
+    first.store.read(|c| c.execute_batch(stray)).await.unwrap();
+    first.close().await.unwrap();
+    let second = rig(dir.path());
+    let recovered = tokio::time::timeout(DEADLINE, second.sessions.recover()).await.unwrap();
+    assert_eq!(recovered, Ok(1));
+    assert_eq!(second.store.open_turns().await, Ok(Vec::new()));
+    assert_eq!(
+        shown(&second.sessions.history("main", 9).await.unwrap()),
+        ["person: typed", "done: all"]
+    );
     second.close().await.unwrap();
 }
 

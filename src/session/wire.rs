@@ -299,6 +299,18 @@ pub struct BackendStatus {
     /// Whether it decodes much slower than it used to.
     #[serde(default)]
     pub degraded: bool,
+    /// From sending to the response head in the newest answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_ms: Option<f32>,
+    /// From sending to the first token in the newest answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<f32>,
+    /// Median of the newest gaps between tokens, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_p50_ms: Option<f32>,
+    /// 99th percentile of the newest gaps between tokens, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_p99_ms: Option<f32>,
 }
 
 // === impl ServerFrame ===
@@ -342,6 +354,10 @@ impl From<&Snapshot> for Status {
             last_error: backend.last_error.clone(),
             tokens_per_s: backend.tokens_per_s,
             degraded: backend.degraded,
+            head_ms: backend.head_ms,
+            first_token_ms: backend.first_token_ms,
+            gap_p50_ms: backend.gap_p50_ms,
+            gap_p99_ms: backend.gap_p99_ms,
         });
         Self {
             designation: snapshot.designation.clone(),

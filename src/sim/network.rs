@@ -95,7 +95,10 @@ impl SimHttp {
         let content_type = header(CONTENT_TYPE).map(str::to_owned);
         let status = response.status().as_u16();
         let body = Reading { body: response.into_body(), pipe, _sender: sender };
-        Ok(HttpResponse { status, content_type, retry_after, body: body.stream() })
+        // Nothing is fetched in the simulated world, so nothing is sent on and no length is told.
+        let (location, length) = (None, None);
+        let body = body.stream();
+        Ok(HttpResponse { status, content_type, retry_after, location, length, body })
     }
 }
 
@@ -144,7 +147,7 @@ impl Reading {
 
 fn message(path: &str, request: HttpRequest) -> Result<hyper::Request<Full<Bytes>>, HttpError> {
     let method = match request.method {
-        Method::Get => hyper::Method::GET,
+        Method::Get | Method::GetFrom(_) => hyper::Method::GET,
         Method::Post => hyper::Method::POST,
         Method::Delete => hyper::Method::DELETE,
     };

@@ -390,23 +390,46 @@ async fn after_quiet_the_log_is_folded_without_being_asked() {
     rig.close().await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_large_log_is_folded_at_a_pause_and_not_between_two_writes() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = rig(options(dir.path()));
+    // Beyond the size, and within what is allowed without a pause.
+    let turns = 2 * limits::WAL_BYTES_MAX / 60_000;
+    let mut sizes = Vec::new();
+    for turn in 1..=turns {
+        write(&rig.store, begin("a", turn, &"x".repeat(60_000))).await.unwrap();
+        sizes.push(wal_bytes(dir.path()));
+    }
+    assert!(sizes.is_sorted(), "folded in the middle: {sizes:?}");
+    // The idle flush of this rig is an hour away.
+    let folded = async {
+        while wal_bytes(dir.path()) > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(DEADLINE, folded).await.unwrap();
+    rig.close().await.unwrap();
+}
+
 #[tokio::test]
 async fn the_log_does_not_outgrow_its_bound_and_a_reader_elsewhere_does_no_harm() {
     let dir = tempfile::tempdir().unwrap();
     let rig = rig(options(dir.path()));
     let mut largest = 0;
-    for turn in 1..=150 {
+    let bound = limits::WAL_BYTES_MAX + limits::WAL_BYTES_WITHOUT_PAUSE;
+    for turn in 1..=300 {
         write(&rig.store, begin("a", turn, &"x".repeat(60_000))).await.unwrap();
         largest = largest.max(wal_bytes(dir.path()));
     }
-    assert!(largest > limits::WAL_BYTES_MAX / 2, "{largest}");
-    assert!(largest < limits::WAL_BYTES_MAX * 2, "{largest}");
+    assert!(largest > bound / 2, "{largest}");
+    assert!(largest < bound + bound / 4, "{largest}");
     rig.store.flush().await.unwrap();
     assert_eq!(wal_bytes(dir.path()), 0);
     let reader = rusqlite::Connection::open(dir.path().join(FILE_NAME)).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM event").unwrap();
     reader.query_row("SELECT count(*) FROM event", (), |r| r.get::<_, i64>(0)).unwrap();
-    write(&rig.store, begin("a", 151, "text")).await.unwrap();
+    write(&rig.store, begin("a", 301, "text")).await.unwrap();
     assert!(matches!(rig.store.flush().await, Err(StoreError::Io(_))));
     assert!(!rig.store.health().degraded, "writes work");
     drop(reader);

@@ -34,6 +34,8 @@ fn service(token: Option<&str>) -> (Arc<Service>, Arc<Fake>, Publisher) {
         backends: vec![snapshot::BackendState {
             name: "hailo".into(),
             tokens_per_s: Some(7.6),
+            head_ms: Some(2.5),
+            gap_p99_ms: Some(151.0),
             ..Default::default()
         }],
         ..Snapshot::default()
@@ -250,7 +252,10 @@ async fn the_other_routes_answer() {
         (&Value::Null, &json!("hailo"))
     );
 
-    assert_eq!(state["backends"][0]["tokens_per_s"].to_string(), "7.6");
+    let hailo = &state["backends"][0];
+    assert_eq!(hailo["tokens_per_s"].to_string(), "7.6");
+    assert_eq!((&hailo["head_ms"], &hailo["gap_p99_ms"]), (&json!(2.5), &json!(151.0)));
+    assert!(hailo.get("gap_p50_ms").is_none(), "not measured is not told");
 
     let json_type = "Content-Type: application/json\r\n";
     let stop = house.raw(&post("/cancel", json_type, br#"{"session":"a"}"#)).await;
@@ -275,6 +280,12 @@ async fn health_tells_the_truth() {
     house.publisher.publish(Snapshot { store_ok: true, ..Snapshot::default() });
     let offline = house.get("/healthz").await;
     assert_eq!((offline.status, offline.body.as_str()), (200, "ok, inference offline"));
+    let hung = snapshot::BackendState { hung: Some("It hangs.".into()), ..Default::default() };
+    let hangs =
+        Snapshot { online: true, store_ok: true, backends: vec![hung], ..Snapshot::default() };
+    house.publisher.publish(hangs);
+    let told = house.get("/healthz").await;
+    assert_eq!((told.status, told.body.as_str()), (200, "ok; It hangs."));
     let notices = vec!["the disk is full".to_owned()];
     house.publisher.publish(Snapshot { online: true, notices, ..Snapshot::default() });
     let ill = house.get("/healthz").await;

@@ -110,7 +110,13 @@ fn a_history_limit_is_clamped() {
 fn every_frame() -> Vec<ServerFrame> {
     let chat_id = || "main".to_owned();
     let snapshot = Snapshot {
-        backends: vec![crate::snapshot::BackendState::default()],
+        backends: vec![crate::snapshot::BackendState {
+            head_ms: Some(1.0),
+            first_token_ms: Some(1.0),
+            gap_p50_ms: Some(1.0),
+            gap_p99_ms: Some(1.0),
+            ..Default::default()
+        }],
         ..Snapshot::default()
     };
     let info = || SessionInfo {
