@@ -128,10 +128,11 @@ impl Sources {
             ));
         }
         if store.late > 0 {
-            notices.push(format!(
-                "The disk was slow: {} pieces of answers were shown before they were stored.",
-                store.late
-            ));
+            let pieces = match store.late {
+                1 => "1 piece of an answer was".to_owned(),
+                count => format!("{count} pieces of answers were"),
+            };
+            notices.push(format!("The disk was slow: {pieces} shown before being stored."));
         }
         match self.standing.sentence() {
             Some(sentence) => notices.push(sentence),
