@@ -40,6 +40,8 @@ use self::env::Env;
 use self::problem::{Problem, Severity};
 use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
+use self::sections::events::EventsKept;
+use self::sections::governor::{Governor, Vitals};
 use self::sections::hardware::Hardware;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
@@ -70,6 +72,12 @@ pub struct Config {
     pub memory: Memory,
     /// Timeouts and breaker.
     pub provider: Provider,
+    /// Where the vital signs are read.
+    pub vitals: Vitals,
+    /// What is given up before the processor is too hot.
+    pub governor: Governor,
+    /// How long happenings are kept.
+    pub events: EventsKept,
     /// The small model inside the process.
     pub reserve: Reserve,
     /// Its file.
@@ -92,6 +100,9 @@ impl Config {
             agent: Agent::new(values),
             memory: Memory::new(values),
             provider: Provider::new(values),
+            vitals: Vitals::new(values),
+            governor: Governor::new(values),
+            events: EventsKept::new(values),
             reserve: Reserve::new(values),
             model: Model::new(values),
             storage: Storage::new(values),

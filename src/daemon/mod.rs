@@ -48,6 +48,7 @@ pub mod paths;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;
 mod reload;
+mod restart;
 pub mod signals;
 mod starts;
 mod status;

@@ -5,8 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 
-use super::access::Access;
+use super::access::{Access, Wants};
 use super::router;
+#[cfg(feature = "sim")]
+pub use super::socket::echo::serve as echo;
 
 /// Judges a request's head, lines of text as a client may send them: method and target first, then
 /// headers. True if a door with a token would let it in without one; that must never happen for a
@@ -28,5 +30,6 @@ pub fn lets_in(head: &str) -> bool {
     let bound = SocketAddr::from((Ipv4Addr::LOCALHOST, 8765));
     let Ok(access) = Access::new(bound, &[], None) else { return false };
     let routed = router::route(&method, uri.path()).is_ok();
-    routed && access.check(&headers, uri.authority(), false).is_ok()
+    let check = |wants| access.check(&headers, uri.authority(), wants).is_ok();
+    routed && (check(Wants::Open) || check(Wants::Page))
 }

@@ -9,6 +9,7 @@
     clippy::disallowed_types,
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a measuring program: threads, blocking sockets, and a panic is the right end"
 )]
@@ -16,7 +17,9 @@
 mod chat;
 mod daemon;
 mod first_word;
+mod page;
 mod reserve;
+mod socket;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -58,6 +61,8 @@ fn main() -> ExitCode {
         figures.push(idle(&programs.crayfish));
         figures.extend(chat::figures(&programs));
         figures.extend(first_word::figures(&programs));
+        figures.extend(socket::figures(&programs));
+        figures.extend(page::figures(&programs));
     }
     figures.extend(reserve::figures(&programs.crayfish));
     println!("| figure | measured | at most | |\n|---|---|---|---|");

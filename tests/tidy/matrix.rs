@@ -26,8 +26,22 @@ const MATRIX: &[Row] = &[
     ),
     (
         "provider",
-        &["limits", "config", "clock", "event", "snapshot", "net", "store", "daemon::supervisor"],
+        &[
+            "limits",
+            "config",
+            "clock",
+            "event",
+            "snapshot",
+            "net",
+            "store::file",
+            "daemon::supervisor",
+        ],
         "the provider knows messages, never persons: no agent, session or soul",
+    ),
+    (
+        "vitals",
+        &["limits", "config", "clock", "event", "snapshot"],
+        "the body is read and judged here; what follows from it is done by others",
     ),
     (
         "soul",
