@@ -130,6 +130,7 @@ mod tests {
                 retry_in_s: Some(12.4),
                 last_error: Some("down".into()),
                 tokens_per_s: Some(7.5),
+                healthy_tokens_per_s: Some(7.6),
                 degraded: true,
             }],
             notices: vec!["the disk is full".into()],

@@ -215,6 +215,11 @@ pub trait Backend: Send + Sync {
         self.learned()?.measured_tokens_per_s().map(|rate| rate as f32)
     }
 
+    /// The decode rate it has when it is well, in tokens a second, once it was learned.
+    fn healthy_tokens_per_s(&self) -> Option<f32> {
+        self.learned()?.healthy_tokens_per_s().map(|rate| rate as f32)
+    }
+
     /// Whether the last answers were all much slower than this backend used to be.
     fn is_degraded(&self) -> bool {
         self.learned().is_some_and(Learned::is_degraded)

@@ -83,6 +83,7 @@ impl Engine {
             retry_in_s,
             last_error: health.last_error,
             tokens_per_s: self.backend.tokens_per_s(),
+            healthy_tokens_per_s: self.backend.healthy_tokens_per_s(),
             degraded: self.backend.is_degraded(),
         }
     }

@@ -160,6 +160,12 @@ impl Learned {
         figures.healthy_per_s.map(|_| figures.tokens_per_s)
     }
 
+    /// The rate of a server that is well, once answers were measured.
+    #[must_use]
+    pub fn healthy_tokens_per_s(&self) -> Option<f64> {
+        self.lock().healthy_per_s
+    }
+
     /// Whether the last answers were all much slower than this server used to be: it is hot, or
     /// shares its device.
     #[must_use]

@@ -66,6 +66,15 @@ impl Backlog {
                 refused.answer(Err(StoreError::Overloaded));
             }
         }
+        // Words that were shown are worth more than what happened meanwhile.
+        while bytes > limits::STORE_BACKLOG_BYTES_MAX {
+            let told = |p: &Pending| matches!(p.write, Write::Tell { .. });
+            let Some(index) = self.pending.iter().position(told) else { break };
+            if let Some(mut dropped) = self.pending.remove(index) {
+                bytes -= bytes_of(&dropped.write);
+                dropped.answer(Err(StoreError::Overloaded));
+            }
+        }
         let mut lost = 0;
         for pending in &mut self.pending {
             if bytes <= limits::STORE_BACKLOG_BYTES_MAX {
@@ -116,13 +125,16 @@ impl Backlog {
                 }),
                 // What came before for the session goes with it.
                 Write::Delete { session } => out.retain_mut(|p| {
-                    let gone = session_of(&p.write) == session.as_ref();
+                    let gone = session_of(&p.write) == Some(session.as_ref());
                     if gone {
                         p.answer(Err(error.clone()));
                     }
                     !gone
                 }),
-                Write::Begin { .. } | Write::Rename { .. } => {}
+                Write::Begin { .. }
+                | Write::Rename { .. }
+                | Write::Tell { .. }
+                | Write::Forget { .. } => {}
             }
             out.push_back(next);
         }
@@ -130,13 +142,14 @@ impl Backlog {
     }
 }
 
-fn session_of(write: &Write) -> &str {
+fn session_of(write: &Write) -> Option<&str> {
     match write {
+        Write::Tell { .. } | Write::Forget { .. } => None,
         Write::Begin { session, .. }
         | Write::Partial { session, .. }
         | Write::Finish { session, .. }
         | Write::Rename { session, .. }
-        | Write::Delete { session } => session,
+        | Write::Delete { session } => Some(session),
     }
 }
 
@@ -145,7 +158,8 @@ fn bytes_of(write: &Write) -> usize {
         + match write {
             Write::Partial { text, .. } => text.len(),
             Write::Rename { title, .. } => title.len(),
-            Write::Delete { .. } => 0,
+            Write::Delete { .. } | Write::Forget { .. } => 0,
+            Write::Tell { rows } => rows.iter().map(|row| ROW_BYTES + row.body.len()).sum(),
             Write::Begin { events, .. } | Write::Finish { events, .. } => {
                 events.iter().map(|e| ROW_BYTES + e.body.len()).sum()
             }

@@ -11,7 +11,7 @@ use super::classify::{classify, io_error};
 use super::medium::Medium;
 use super::{
     EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
-    file, schema,
+    file, happenings, schema,
 };
 use crate::clock::WallClock;
 use crate::event::{Event, Events};
@@ -279,6 +279,8 @@ fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
                 .map_err(sql)?;
             Ok(())
         }
+        Write::Tell { rows } => happenings::append(connection, rows).map_err(sql),
+        Write::Forget { keep } => happenings::forget(connection, keep).map_err(sql),
         Write::Rename { session, title } => {
             let rename = "UPDATE session SET title = ?2 WHERE id = ?1";
             connection.execute(rename, params![session, title]).map_err(sql)?;

@@ -20,6 +20,7 @@ mod bench;
 mod classify;
 mod disk;
 pub mod file;
+mod happenings;
 pub mod medium;
 mod rows;
 mod schema;
@@ -35,11 +36,12 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::WallClock;
+use crate::event::feed::{Told, Wanted};
 use crate::event::{Event, Events};
 use crate::limits;
 
 use medium::{Medium, Thread};
-pub use rows::{EventRow, NewEvent, OpenTurn, SessionRow, Write};
+pub use rows::{EventRow, Keep, NewEvent, NewHappening, OpenTurn, SessionRow, Write};
 pub use task::StoreTask;
 
 /// Name of the database in the state directory.
@@ -240,7 +242,9 @@ impl Store {
     #[expect(clippy::result_large_err, reason = "the write comes back, so that nothing is cloned")]
     pub fn submit(&self, write: Write) -> Result<Ack, (StoreError, Write)> {
         let reserved = match write {
-            Write::Partial { .. } => 2 * limits::STORE_QUEUE_RESERVED,
+            Write::Partial { .. } | Write::Tell { .. } | Write::Forget { .. } => {
+                2 * limits::STORE_QUEUE_RESERVED
+            }
             Write::Begin { .. } | Write::Rename { .. } | Write::Delete { .. } => {
                 limits::STORE_QUEUE_RESERVED
             }
@@ -305,6 +309,14 @@ impl Store {
     /// As [`Store::events_from`].
     pub async fn open_turns(&self) -> Result<Vec<OpenTurn>, StoreError> {
         self.read(disk::open_turns).await
+    }
+
+    /// At most `limit` happenings, oldest first.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn happenings(&self, wanted: Wanted, limit: usize) -> Result<Vec<Told>, StoreError> {
+        self.read(move |c| happenings::read(c, wanted, limit)).await
     }
 
     /// Brings everything committed so far onto the medium.

@@ -29,7 +29,8 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits for `READY=1`. Without a model server no model answers.
+    /// Starts it and waits for `READY=1`. The machine's own load changes no answer.
+    /// Without a model server no model answers.
     pub(crate) fn start(program: &Path, hailo: Option<SocketAddr>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
@@ -38,7 +39,7 @@ impl Daemon {
         let hailo = hailo.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9)));
         let config = format!(
             "hardware:\n  hailo_ollama_url: http://{hailo}\n  cpu_fallback_url: http://127.0.0.1:9\n\
-             web_chat:\n  port: {}\nlog:\n  level: error\n",
+             web_chat:\n  port: {}\ngovernor:\n  enabled: false\nlog:\n  level: error\n",
             http.port()
         );
         std::fs::write(at("config.yaml"), config).unwrap();

@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::snapshot::body::{Body, Throttling, VitalSigns};
 
 fn detail(frame: &str) -> String {
     ClientFrame::parse(frame.as_bytes()).expect_err(frame).detail
@@ -100,6 +101,11 @@ fn every_frame() -> Vec<ServerFrame> {
     let chat_id = || "main".to_owned();
     let snapshot = Snapshot {
         backends: vec![crate::snapshot::BackendState::default()],
+        body: Body {
+            vitals: VitalSigns { throttling: Some(Throttling::default()), ..VitalSigns::default() },
+            ..Body::default()
+        },
+        mood: Some(crate::snapshot::Mood::default()),
         ..Snapshot::default()
     };
     let info = || SessionInfo {
