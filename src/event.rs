@@ -44,6 +44,20 @@ pub enum Event {
         /// The backend.
         backend: String,
     },
+    /// A model server takes connections and has answered nothing for minutes.
+    BackendHung {
+        /// The backend.
+        backend: String,
+        /// A sentence with the command that helps.
+        detail: String,
+    },
+    /// A restart of a hung model server was asked for, as the configuration allows.
+    BackendRestarted {
+        /// The backend.
+        backend: String,
+        /// What came of it.
+        outcome: String,
+    },
     /// A turn moved to another backend before its first word.
     FellBack {
         /// From.
@@ -243,6 +257,8 @@ impl Event {
             Self::BreakerOpened { .. } => "breaker.opened",
             Self::BreakerClosed { .. } => "breaker.closed",
             Self::BackendFound { .. } => "backend.found",
+            Self::BackendHung { .. } => "backend.hung",
+            Self::BackendRestarted { .. } => "backend.restarted",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",

@@ -111,6 +111,11 @@ pub const HISTORY_LINES_MAX: usize = 200;
 /// Lines of history told when the client does not say how many, from the seed.
 pub const HISTORY_LINES_DEFAULT: usize = 20;
 
+/// Client ids of messages remembered for each session: a message that is sent again after a lost
+/// connection is found among them. A client has a few on their way; beyond it one that comes again
+/// is asked again.
+pub const MESSAGE_IDS_KEPT: usize = 64;
+
 // --- Queues ------------------------------------------------------------------------------------
 
 /// Turns waiting for their session. A person does not type faster than this; a script that does
@@ -132,6 +137,25 @@ pub const EVENT_QUEUE: usize = 256;
 
 /// Jobs waiting for one backend's slot. Beyond it a job is refused as overloaded.
 pub const LEASE_WAITERS_MAX: usize = 32;
+
+// --- Model servers ---------------------------------------------------------------------------
+
+/// Gaps between tokens kept of each backend, for their percentiles: two minutes of decoding on the
+/// NPU, in which the 99th percentile is the tenth longest. 4 KiB; older ones are forgotten.
+pub const TOKEN_GAPS_KEPT: usize = 1024;
+
+/// How long a server may accept connections without answering before it counts as hung and a
+/// person is told how to restart it: the provider specification's 5A.7. The longest answer that
+/// somebody else may have asked of it takes 146 s.
+pub const HUNG_AFTER: Duration = Duration::from_secs(180);
+
+/// Longest run of the command that restarts a hung server; systemd itself kills after 90 s.
+pub const RESTART_COMMAND_MAX: Duration = Duration::from_secs(120);
+
+/// Free memory from which a CPU model is loaded ahead of its use, in bytes: the 1.9 GB that it
+/// takes and something to live on, from the provider specification's 5A.9. Below it is loaded when
+/// it is needed.
+pub const PRELOAD_MEMORY_MIN: u64 = 2_500_000_000;
 
 // --- Durability ------------------------------------------------------------------------------
 
@@ -159,9 +183,17 @@ pub const STORE_SLICE_BYTES: usize = 256 * 1024;
 /// How often a refused write is tried again. Space returns when a person makes some.
 pub const STORE_RETRY: Duration = Duration::from_secs(2);
 
-/// Size of the write-ahead log at which it is folded into the database before the idle flush, in
-/// bytes: SQLite's own default of 1,000 pages.
+/// Size of the write-ahead log at which it is folded into the database at the next pause, without
+/// waiting for the idle flush, in bytes: SQLite's own default of 1,000 pages, some 80 turns.
 pub const WAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A pause of the writer: longer than the 140 ms between two tokens of the NPU, so that the fold
+/// with its fsync falls between two answers and not into one.
+pub const STORE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How far the log may outgrow `WAL_BYTES_MAX` where no pause comes, in bytes; then it is folded in
+/// the middle of things. A start after a crash reads what is there: 16 MB are 0.2 s on a slow card.
+pub const WAL_BYTES_WITHOUT_PAUSE: u64 = 12 * 1024 * 1024;
 
 /// Largest database that is checked whole at every start, in bytes: 25 ms on a slow card. A
 /// larger one is checked only if the last process did not close it.
@@ -270,6 +302,8 @@ const _: () = assert!(MESSAGE_BYTES_MAX < BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= SOCKET_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKETS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(TURNS_MAX < TURNS_BEHIND_MAX);
+const _: () = assert!(TURNS_MAX < MESSAGE_IDS_KEPT);
+const _: () = assert!(MESSAGE_IDS_KEPT as u64 <= WINDOW_EPOCH_TURNS);
 const _: () = assert!(SESSION_TITLE_CHARS <= SESSION_TITLE_CHARS_MAX);
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DRAIN_MAX.as_secs());
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DOOR_DRAIN_MAX.as_secs());

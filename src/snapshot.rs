@@ -26,12 +26,22 @@ pub struct BackendState {
     pub retry_in_s: Option<f32>,
     /// The last fault, in a sentence.
     pub last_error: Option<String>,
+    /// What a person should do about a server that hangs, in a sentence.
+    pub hung: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
     /// The rate it has when it is well, as far as it was learned.
     pub healthy_tokens_per_s: Option<f32>,
     /// Whether it decodes much slower than it used to: hot, or the link has dropped.
     pub degraded: bool,
+    /// From sending to the response head in the newest answer, in milliseconds.
+    pub head_ms: Option<f32>,
+    /// From sending to the first token in the newest answer, in milliseconds.
+    pub first_token_ms: Option<f32>,
+    /// Median of the newest gaps between tokens, in milliseconds.
+    pub gap_p50_ms: Option<f32>,
+    /// 99th percentile of the newest gaps between tokens, in milliseconds.
+    pub gap_p99_ms: Option<f32>,
 }
 
 /// The mood, where there is one. Each channel is 0 to 1.

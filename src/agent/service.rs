@@ -19,7 +19,8 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::audience::{Audience, Telling};
+use super::again;
+use super::audience::{Audience, Said, Telling};
 use super::door::not_stored;
 use super::turn;
 use super::volatile;
@@ -203,10 +204,18 @@ impl Shared {
         *self.last_message.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         self.stirred.notify_one();
         let session = submission.session.unwrap_or_else(|| session::MAIN.to_owned());
+        let id = submission.id;
+        match again::turn_of(self, &session, id.as_deref()).await {
+            Ok(None) => {}
+            known => {
+                let _ = reply.send(known.and_then(|turn| turn.ok_or(Refused::Stopping)));
+                return None;
+            }
+        }
         let settings = self.settings.load_full();
         let clean = sanitise::untrusted(&submission.text);
         let sent = volatile::with_block(&clean, &*self.clock, &settings.zone);
-        match self.sessions.begin(&session, &submission.text, &sent).await {
+        match self.sessions.begin(&session, &submission.text, &sent, id.as_deref()).await {
             Ok(begun) => {
                 let person = CancellationToken::new();
                 if begun.turn == 1 {
@@ -214,14 +223,17 @@ impl Shared {
                     let now_ms = self.clock.now().as_millisecond();
                     self.audience.titled(&session, &title, now_ms);
                 }
+                let said = Said { text: submission.text, id };
                 let (telling, events) =
-                    self.audience.begin(&session, begun.turn, &submission.text, submission.seat);
+                    self.audience.begin(&session, begun.turn, said, submission.seat);
                 self.running()
                     .entry(session.clone())
                     .or_default()
                     .push((begun.turn, person.clone()));
                 // The door may be gone; the turn goes on all the same.
-                let _ = reply.send(Ok(Turn { session: session.clone(), turn: begun.turn, events }));
+                let turn = begun.turn;
+                let _ =
+                    reply.send(Ok(Turn { session: session.clone(), turn, events, again: false }));
                 Some(Pending {
                     session,
                     turn: begun.turn,

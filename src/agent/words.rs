@@ -47,6 +47,22 @@ pub fn for_person(error: &TurnError) -> (String, &'static str) {
     }
 }
 
+/// The stable word that a log has, as ours; what another program wrote there is `internal`.
+#[must_use]
+pub fn known_code(code: &str) -> &'static str {
+    const CODES: [&str; 8] = [
+        "offline",
+        "broke_off",
+        "preempted",
+        "overloaded",
+        "too_late",
+        "no_such_backend",
+        "interrupted",
+        "internal",
+    ];
+    CODES.iter().find(|known| **known == code).copied().unwrap_or("internal")
+}
+
 fn provider(error: &ProviderError) -> (String, &'static str) {
     match error {
         ProviderError::Offline { retry_after, causes } => offline(*retry_after, causes),

@@ -130,6 +130,7 @@ async fn ask(
         chat_id: args.session.clone(),
         content: question,
         metadata: Metadata::for_backend(args.backend.clone()),
+        id: None,
     };
     let mut known = Known { chat_id: args.session.clone(), turn: None };
     let mut page = Page { streams, json: args.json, clean: Clean::default(), text: String::new() };

@@ -255,6 +255,7 @@ impl Chat {
             chat_id: self.session.clone(),
             content: text.to_owned(),
             metadata: Metadata::for_backend(self.backend.clone()),
+            id: None,
         };
         let mut known = Known { chat_id: self.session.clone(), turn: None };
         // A Ctrl-C that came too late for the last answer does not stop the next.

@@ -90,6 +90,12 @@ fn line(backend: &BackendStatus) -> String {
     if let Some(rate) = backend.tokens_per_s {
         let _ = write!(line, ", {rate:.1} tokens/s");
     }
+    if let Some(first_token_ms) = backend.first_token_ms {
+        let _ = write!(line, ", first token after {:.1} s", first_token_ms / 1000.0);
+    }
+    if let (Some(half), Some(most)) = (backend.gap_p50_ms, backend.gap_p99_ms) {
+        let _ = write!(line, ", gaps {half:.0} ms (99 of 100 within {most:.0} ms)");
+    }
     if backend.degraded {
         line.push_str(" (much slower than it was)");
     }
@@ -132,6 +138,10 @@ mod tests {
                 tokens_per_s: Some(7.5),
                 healthy_tokens_per_s: Some(7.6),
                 degraded: true,
+                head_ms: Some(3.0),
+                first_token_ms: Some(410.0),
+                gap_p50_ms: Some(140.2),
+                gap_p99_ms: Some(151.0),
             }],
             notices: vec!["the disk is full".into()],
             ..Status::default()
@@ -142,7 +152,8 @@ up        1 h 1 min, process 42, 0 turns running
 inference offline: nobody listens
 database  cannot be written
 primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
-7.5 tokens/s (much slower than it was), last fault: down
+7.5 tokens/s, first token after 0.4 s, gaps 140 ms (99 of 100 within 151 ms) \
+(much slower than it was), last fault: down
 notice    the disk is full
 ";
         assert_eq!(table(&status), expected);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::restart::Command;
 use crate::config::Config;
 use crate::config::sections::hardware;
 use crate::event::Events;
@@ -10,6 +11,7 @@ use crate::provider::backend::Backend;
 use crate::provider::breaker::Policy;
 use crate::provider::engine::{Engine, SlotName};
 use crate::provider::hailo::{Hailo, HailoConfig, HailoTimeouts};
+use crate::provider::lent::Lent;
 use crate::provider::ollama::{Ollama, OllamaConfig, OllamaTimeouts};
 use crate::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 
@@ -23,12 +25,20 @@ pub(super) fn engines(config: &Config, http: &Arc<dyn Http>, events: &Events) ->
     ];
     let mut engines = Vec::new();
     for (slot, name) in named {
-        if let Some(backend) = name.and_then(|name| backend(name, config, http)) {
+        let Some(name) = name else { continue };
+        if let Some(backend) = backend(name, config, http) {
             let quiet = config.provider.background_quiet;
-            engines.push(Engine::new(slot, backend, policy(config), quiet, events.clone()));
+            let engine = Engine::new(slot, backend, policy(config), quiet, events.clone());
+            engines.push(engine.with(lent(name, config)));
         }
     }
     engines
+}
+
+fn lent(name: hardware::Backend, config: &Config) -> Lent {
+    let command = config.hardware.hailo_restart_command.as_deref().and_then(Command::of);
+    let restart = command.filter(|_| name == hardware::Backend::Hailo);
+    Lent { restart: restart.map(|command| Arc::new(command) as _) }
 }
 
 fn policy(config: &Config) -> Policy {

@@ -47,6 +47,7 @@ mod record;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;
 mod reload;
+mod restart;
 pub mod signals;
 mod starts;
 mod status;

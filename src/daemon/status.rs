@@ -34,6 +34,10 @@ pub(super) fn status_line(now: &Snapshot) -> String {
         (false, Some(error)) => format!("inference offline: {error}"),
         (false, None) => "inference offline".to_owned(),
     };
+    for hung in now.backends.iter().filter_map(|backend| backend.hung.as_ref()) {
+        line.push_str("; ");
+        line.push_str(hung);
+    }
     if !now.store_ok {
         line.push_str("; the database cannot be written");
     }
@@ -121,6 +125,7 @@ impl Sources {
         let active = self.provider.active();
         let store = self.store.health();
         let mut notices = notices.to_vec();
+        notices.extend(backends.iter().filter_map(|backend| backend.hung.clone()));
         if store.degraded {
             notices.push(format!(
                 "The database cannot be written; {} writes are kept in memory and tried again.",
@@ -153,6 +158,7 @@ impl Sources {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::BackendState;
 
     #[test]
     fn only_what_outlives_its_moment_becomes_a_notice() {
@@ -180,5 +186,8 @@ mod tests {
             status_line(&broken),
             "inference offline: connection refused; the database cannot be written"
         );
+        let hung = BackendState { hung: Some("It hangs.".into()), ..BackendState::default() };
+        let hangs = Snapshot { store_ok: true, backends: vec![hung], ..broken };
+        assert_eq!(status_line(&hangs), "inference offline: connection refused; It hangs.");
     }
 }

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Uri};
 
-use super::access::Access;
+use super::access::{Access, Wants};
 use super::router;
 
 /// Judges a request's head, lines of text as a client may send them: method and target first, then
@@ -28,5 +28,6 @@ pub fn lets_in(head: &str) -> bool {
     let bound = SocketAddr::from((Ipv4Addr::LOCALHOST, 8765));
     let Ok(access) = Access::new(bound, &[], None) else { return false };
     let routed = router::route(&method, uri.path()).is_ok();
-    routed && access.check(&headers, uri.authority(), false).is_ok()
+    let check = |wants| access.check(&headers, uri.authority(), wants).is_ok();
+    routed && (check(Wants::Open) || check(Wants::Page))
 }

@@ -24,6 +24,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_util::sync::CancellationToken;
 
+use super::pages;
 use crate::agent::visit::Visit;
 use crate::limits;
 use crate::session::wire::ServerFrame;
@@ -80,7 +81,7 @@ where
 {
     let mut alive = Alive { heard_at: Instant::now(), asked: false };
     let mut stopping = false;
-    let mut frames = vec![visit.greeting()];
+    let mut frames = vec![visit.greeting(Some(pages::SET))];
     loop {
         if let Err(error) = send(socket, &frames).await {
             return End::of(&error);

@@ -11,6 +11,7 @@ use futures_util::future::BoxFuture;
 
 use super::fault::Fault;
 use super::learned::Learned;
+use super::pace;
 use super::think::ThinkMode;
 
 /// Who a message is from.
@@ -205,6 +206,17 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// What a look at this machine says about why the server may fail, for a person: a device
+    /// that is not there. It proves nothing either way, because a simulator needs no device.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// The system service that runs the server, if it runs on this machine.
+    fn service(&self) -> Option<&str> {
+        None
+    }
+
     /// What was learned about the server's speed, for backends that learn.
     fn learned(&self) -> Option<&Learned> {
         None
@@ -218,6 +230,11 @@ pub trait Backend: Send + Sync {
     /// The decode rate it has when it is well, in tokens a second, once it was learned.
     fn healthy_tokens_per_s(&self) -> Option<f32> {
         self.learned()?.healthy_tokens_per_s().map(|rate| rate as f32)
+    }
+
+    /// How its answers arrive, by our own clock.
+    fn pace(&self) -> pace::Figures {
+        self.learned().map(Learned::pace).unwrap_or_default()
     }
 
     /// Whether the last answers were all much slower than this backend used to be.

@@ -25,7 +25,13 @@ pub(crate) struct Fake {
     pub(crate) has_model: AtomicBool,
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
+    /// Whether unloads are answered.
+    pub(crate) unloads_work: AtomicBool,
     pub(crate) loads: AtomicU32,
+    /// Takes connections and answers nothing.
+    pub(crate) hangs: AtomicBool,
+    /// What it finds out about the machine.
+    pub(crate) hint: Mutex<Option<String>>,
     inside: Arc<AtomicBool>,
 }
 
@@ -66,7 +72,10 @@ impl Fake {
             has_model: AtomicBool::new(true),
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
+            unloads_work: AtomicBool::new(true),
             loads: AtomicU32::new(0),
+            hangs: AtomicBool::new(false),
+            hint: Mutex::default(),
             inside: Arc::default(),
         })
     }
@@ -78,6 +87,16 @@ impl Fake {
 
     pub(crate) fn request_count(&self) -> usize {
         self.requests.lock().unwrap().len()
+    }
+
+    fn absence(&self) -> Result<(), Fault> {
+        if self.hangs.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Wedged, Phase::Head, "silence"));
+        }
+        if !self.present.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
+        }
+        Ok(())
     }
 
     fn check(&self, request: &ChatRequest) {
@@ -120,9 +139,7 @@ impl Backend for Fake {
         let script = self.scripts.lock().unwrap().pop_front();
         let inside = Inside(Arc::clone(&self.inside));
         async move {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let items = script.unwrap_or_else(|| says(&["ok"]));
             let head = (Duration::ZERO, Ok(ChatDelta::Head));
             let stream =
@@ -140,9 +157,7 @@ impl Backend for Fake {
 
     fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
         async {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let model = self.has_model.load(Ordering::SeqCst).then(|| self.model());
             Ok(Presence { server: self.name.to_owned(), model, offered: Vec::new() })
         }
@@ -156,11 +171,21 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
-        async { Ok(()) }.boxed()
+        let works = self.unloads_work.load(Ordering::SeqCst);
+        let wedged = || Fault::new(Class::Wedged, Phase::Head, "no answer");
+        async move { if works { Ok(()) } else { Err(wedged()) } }.boxed()
     }
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
         Duration::from_millis(500)
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.hint.lock().unwrap().clone()
+    }
+
+    fn service(&self) -> Option<&str> {
+        (self.name == "hailo").then_some("hailo-ollama")
     }
 
     fn record_outlives_failure(&self) -> bool {

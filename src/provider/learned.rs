@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use super::backend::{ChatRequest, Message};
 use super::fault::Class;
+use super::pace::{self, Pace};
 use crate::limits::{IDENTITY_TOKENS_MAX, VOLATILE_TOKENS_MAX};
 
 /// The longest prompt never shrinks below this, in tokens: the identity block, the date and a
@@ -37,6 +38,11 @@ const RATE_TOKENS_MIN: u32 = 8;
 
 /// Fewest tokens from which a prefill rate without chunks is measured; below, latency dominates.
 const PREFILL_MEASURED_MIN: u32 = 64;
+
+/// Fewest chunks from which it is learned that a chunk takes less than believed. Counts are
+/// estimates: of two chunks by the estimate one may be real, and a figure that is half of the truth
+/// would end the hold on a slot while the server is still busy. Of four at least three are real.
+const CHUNKS_MEASURED_MIN: u32 = 4;
 
 /// Slowest decode rate believed, tokens a second; keeps estimates finite.
 const RATE_MIN: f64 = 0.1;
@@ -113,6 +119,7 @@ struct Figures {
     loaded: Loaded,
     /// Digests of the messages of the last prompt that was answered completely.
     last: Vec<u64>,
+    pace: Pace,
 }
 
 // === impl Learned ===
@@ -132,6 +139,7 @@ impl Learned {
             stalls: 0,
             loaded: Loaded::No,
             last: Vec::new(),
+            pace: Pace::default(),
             seed,
         };
         Self(Mutex::new(figures))
@@ -164,6 +172,17 @@ impl Learned {
     #[must_use]
     pub fn healthy_tokens_per_s(&self) -> Option<f64> {
         self.lock().healthy_per_s
+    }
+
+    /// How answers arrive.
+    #[must_use]
+    pub fn pace(&self) -> pace::Figures {
+        self.lock().pace.figures()
+    }
+
+    /// Notes how an answer arrives.
+    pub(super) fn arrives(&self, note: impl FnOnce(&mut Pace)) {
+        note(&mut self.lock().pace);
     }
 
     /// Whether the last answers were all much slower than this server used to be: it is hot, or
@@ -263,9 +282,14 @@ impl Learned {
         }
         // The first token's own decoding is no prefill; after one chunk it would be a third of it.
         let prefill_s = (after.as_secs_f64() - 1.0 / figures.tokens_per_s).max(0.0);
-        let chunk_s = prefill_s / f64::from(figures.chunks(fresh_tokens));
-        figures.chunk_s = blend(figures.chunk_s, chunk_s);
-        figures.plan();
+        let chunks = figures.chunks(fresh_tokens);
+        let chunk_s = prefill_s / f64::from(chunks);
+        let measured = figures.seed.chunk_tokens == 1 || chunks >= CHUNKS_MEASURED_MIN;
+        // That it is slower shows on short prompts too.
+        if measured || chunk_s > figures.chunk_s {
+            figures.chunk_s = blend(figures.chunk_s, chunk_s);
+            figures.plan();
+        }
         if figures.seed.prefill_max.is_some_and(|max| after < max / 2) {
             let grown = figures.prefill_cap.saturating_add(figures.prefill_cap / 20);
             figures.prefill_cap = grown.min(figures.seed.context_tokens);
@@ -432,6 +456,27 @@ mod tests {
             learned.first_token(96, Duration::from_millis(900) + FIRST_DECODED);
         }
         assert!(learned.prefill_tokens_max() <= 10 * 96, "a device that slowed down is believed");
+    }
+
+    #[test]
+    fn a_short_prompt_teaches_that_the_device_is_slow_and_not_that_it_is_quick() {
+        let chunk = Duration::from_millis(370);
+        let estimate = |learned: &Learned| learned.first_token_estimate(10 * 96, Instant::now());
+        let learned = Learned::new(SEED);
+        let published = estimate(&learned);
+        for _ in 0..20 {
+            // Two chunks by the estimate, one in truth.
+            learned.first_token(2 * 96, chunk + FIRST_DECODED);
+        }
+        assert_eq!(estimate(&learned), published);
+        for _ in 0..20 {
+            learned.first_token(2 * 96, chunk * 4 + FIRST_DECODED);
+        }
+        assert!(estimate(&learned) > published + chunk * 9, "twice as slow");
+        for _ in 0..40 {
+            learned.first_token(10 * 96, chunk * 5 + FIRST_DECODED);
+        }
+        assert!(estimate(&learned) < published - chunk * 4, "a long prompt teaches both");
     }
 
     #[test]

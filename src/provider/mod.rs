@@ -19,8 +19,10 @@ pub mod guard;
 pub mod hailo;
 pub mod learned;
 pub mod lease;
+pub mod lent;
 pub mod ollama;
 pub mod openai;
+pub mod pace;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;
@@ -33,9 +35,11 @@ mod attempt;
 mod door;
 #[cfg(any(test, feature = "sim"))]
 pub mod foreign;
+mod hang;
 mod in_flight;
 mod ndjson;
 mod phases;
+mod server;
 mod visible;
 
 #[cfg(test)]
@@ -299,8 +303,11 @@ impl Provider {
                 Ended::Resting => return Err(ProviderError::Resting),
                 Ended::TooLate => return Err(ProviderError::TooLate),
                 Ended::NotAdmitted(rejected) => {
-                    let known = engine.gate.health().last_error;
-                    let detail = known.unwrap_or_else(|| "not usable right now".to_owned());
+                    let health = engine.gate.health();
+                    let detail = health
+                        .hung
+                        .or(health.last_error)
+                        .unwrap_or_else(|| "not usable right now".to_owned());
                     let cause = cause(engine, None, detail);
                     return Ok(Tried::Refused(rejected.retry_after, cause));
                 }

@@ -175,6 +175,7 @@ impl Answer {
         }
         self.head_at = Instant::now();
         self.alive_at = self.head_at;
+        self.plan.learned.arrives(|pace| pace.head(self.head_at - self.sent_at));
         // hailo-ollama loads the model before its head; elsewhere the load cannot be told apart.
         if self.plan.dialect == Dialect::Hailo {
             if !self.was_loaded {
@@ -257,10 +258,12 @@ impl Answer {
         self.tokens = self.tokens.saturating_add(1);
         self.bytes += bytes;
         if let Some((_, last)) = &mut self.tokens_at {
-            *last = now;
+            let gap = now - std::mem::replace(last, now);
+            self.plan.learned.arrives(|pace| pace.gap(gap));
             return;
         }
         self.tokens_at = Some((now, now));
+        self.plan.learned.arrives(|pace| pace.first_token(now - self.sent_at));
         // hailo-ollama sends its head when prefill begins, the others when it is over.
         let began = match self.plan.dialect {
             Dialect::Hailo => Some(self.head_at),

@@ -93,7 +93,7 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing);
+            tokio::join!(self.warm_up(), probing, self.watch_for_hangs());
         };
         tokio::select! {
             biased;
@@ -139,7 +139,7 @@ async fn look(engine: &Engine) -> bool {
         }
         Err(fault) => {
             if closed {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -163,10 +163,18 @@ async fn load(engine: &Engine) -> bool {
     if engine.cache().holds_exchange() {
         return true;
     }
+    // A breaker that opened meanwhile has a prober of its own, which loads as well.
+    let is_open = || engine.gate.health().state != State::Closed;
+    if is_open() {
+        return false;
+    }
     let preempted = in_flight.preempted();
     let warm = async {
         let began = Instant::now();
         command(&mut in_flight, engine.backend.load()).await?;
+        if is_open() {
+            return Ok(());
+        }
         if began.elapsed() < LOAD_MIN {
             // It was loaded already, and its cache may hold the person's conversation.
             return Ok(());
@@ -184,7 +192,7 @@ async fn load(engine: &Engine) -> bool {
             let backend = engine.backend.name();
             tracing::warn!(backend, detail = fault.detail, "warm-up failed");
             if judge(&fault, true).breaker == Outcome::Trip {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -225,12 +233,10 @@ async fn probe(engine: &Engine) -> bool {
     match result {
         Ok(()) => permit.record(Ok(())),
         Err(fault) => {
-            tracing::debug!(
-                backend = engine.backend.name(),
-                detail = fault.detail,
-                "a probe failed"
-            );
-            permit.record(Err(&fault.detail));
+            let fault = engine.explained(fault);
+            let backend = engine.backend.name();
+            tracing::debug!(backend, detail = fault.detail, "a probe failed");
+            permit.record(Err(&fault));
         }
     }
     true
@@ -260,7 +266,7 @@ async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
 }
 
 /// A load or an unload. If it is dropped or not answered, the slot stays taken for its ghost.
-async fn command(
+pub(super) async fn command(
     in_flight: &mut InFlight,
     work: BoxFuture<'_, Result<(), Fault>>,
 ) -> Result<(), Fault> {
@@ -290,6 +296,10 @@ async fn answer(engine: &Engine, in_flight: &mut InFlight) -> Result<(), Fault> 
     in_flight.sent();
     let ended = listen(engine, request, in_flight).await;
     in_flight.complete |= ended.as_ref().err().is_none_or(|fault| !fault.leaves_server_busy());
+    if ended.is_ok() {
+        // The server's cache holds this and nothing of before, and nobody goes on from here.
+        engine.cache().forget();
+    }
     ended
 }
 

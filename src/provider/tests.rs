@@ -51,7 +51,7 @@ impl Prompt for Talk {
             messages[last].content = "clipped".to_owned();
             "clipped".to_owned()
         });
-        Ok(Fitted { messages, clipped })
+        Ok(Fitted { messages, clipped, voices: Vec::new() })
     }
 }
 
@@ -293,6 +293,58 @@ async fn extending_an_aborted_conversation_is_never_sent_on_a_dirty_cache() {
     let talk = Talk(vec!["hello", "word word", "go on"]);
     house.say(&house.owner(), &talk).await.0.unwrap();
     assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_could_not_be_cleared_stays_suspect() {
+    let house = house();
+    house.hailo.then(counting());
+    let _ = tokio::time::timeout(SECOND, house.ask(&house.owner())).await;
+    house.hailo.unloads_work.store(false, Ordering::SeqCst);
+    let talk = Talk(vec!["hello", "word word", "go on"]);
+    let (result, _) = house.say(&house.owner(), &talk).await;
+    assert_eq!(result.unwrap().backend, "ollama");
+    assert_eq!(house.hailo.request_count(), 1, "nothing is sent on a dirty cache");
+    assert!(house.hailo.unloads.load(Ordering::SeqCst) > 0);
+}
+
+/// A conversation with one past turn, answered by this backend.
+struct Told(&'static str);
+
+impl Prompt for Told {
+    fn fit(&self, prompt_tokens_max: u32) -> Result<Fitted, NoRoom> {
+        let fitted = Talk(vec!["hello", "hi", "go on"]).fit(prompt_tokens_max)?;
+        Ok(Fitted { voices: vec![self.0.into()], ..fitted })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_process_may_have_left_half_done_is_cleared_once() {
+    for (voice, unloads) in [("hailo", 0), ("ollama", 1)] {
+        let house = house();
+        let (out, _heard) = mpsc::channel(1024);
+        for _ in 0..2 {
+            let (job, told) = (house.owner(), Told(voice));
+            house.provider.chat(&job, &told, &out).await.unwrap();
+        }
+        assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), unloads, "{voice}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_up_leaves_a_server_alone_whose_breaker_opened_meanwhile() {
+    let house = house();
+    house.hailo.then(vec![text("well "), fault(Class::Wedged, Phase::Stream)]);
+    let stop = CancellationToken::new();
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    let (result, _) = house.ask(&house.owner()).await;
+    assert!(matches!(result, Err(ProviderError::BrokeOff(_))));
+    // The hold for the ghost is over, and it is not looked at again yet.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(house.provider.states()[0].breaker, "open");
+    assert_eq!(house.hailo.loads.load(Ordering::SeqCst), 0, "it waited for the slot until then");
+    stop.cancel();
+    recovery.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

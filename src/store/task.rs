@@ -24,6 +24,8 @@ pub struct StoreTask {
     idle_flush: Duration,
     /// Whether commits may still be only in the page cache, and since when it is quiet.
     unflushed_since: Option<Instant>,
+    /// Whether the log is large enough to be folded at the next pause.
+    fold_at_pause: bool,
     /// How the last call went.
     outcome: Result<(), StoreError>,
 }
@@ -43,7 +45,16 @@ impl StoreTask {
         idle_flush: Duration,
     ) -> Self {
         let bench = Some(bench);
-        Self { queue, bench, gauges, events, idle_flush, unflushed_since: None, outcome: Ok(()) }
+        Self {
+            queue,
+            bench,
+            gauges,
+            events,
+            idle_flush,
+            unflushed_since: None,
+            fold_at_pause: false,
+            outcome: Ok(()),
+        }
     }
 
     /// Works until `stop`, then commits what is queued, brings it onto the medium and closes.
@@ -87,7 +98,11 @@ impl StoreTask {
         if self.gauges.degraded.load(Ordering::Relaxed) {
             return Some(Instant::now() + limits::STORE_RETRY);
         }
-        self.unflushed_since.map(|since| since + self.idle_flush)
+        let quiet = match self.fold_at_pause {
+            true => limits::STORE_PAUSE.min(self.idle_flush),
+            false => self.idle_flush,
+        };
+        self.unflushed_since.map(|since| since + quiet)
     }
 
     /// One blocking call for everything in hand. An error is the end of the task.
@@ -130,6 +145,7 @@ impl StoreTask {
         } else if report.committed > 0 || report.tried_to_fold {
             self.unflushed_since = Some(Instant::now());
         }
+        self.fold_at_pause = report.fold_at_pause;
         let was = self.gauges.degraded.swap(report.outcome.is_err(), Ordering::Relaxed);
         match &report.outcome {
             Err(error) if !was => {

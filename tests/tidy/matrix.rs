@@ -18,9 +18,10 @@ const MATRIX: &[Row] = &[
         &["limits", "config", "clock", "event", "daemon::supervisor"],
         "a door keeps bytes, it does not know what they mean",
     ),
+    ("process", &["limits"], "a door knows programs, not what they are good for"),
     (
         "provider",
-        &["limits", "config", "clock", "event", "snapshot", "net", "store", "daemon::supervisor"],
+        &["limits", "config", "clock", "event", "snapshot", "net", "daemon::supervisor"],
         "the provider knows messages, never persons: no agent, session or soul",
     ),
     (

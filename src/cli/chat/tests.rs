@@ -61,6 +61,7 @@ async fn a_conversation_shows_answers_and_obeys_commands() {
         text: "before".into(),
         at_ms: 0,
         outcome: Some("interrupted"),
+        id: None,
         about: About::default(),
     }]);
     let lines = ["hi\nthere", "", "/backend ollama", "again", "/history", "/status", "/what"];
@@ -151,7 +152,15 @@ async fn lost(lines: Vec<Line>) -> (String, Scripted) {
 }
 
 fn line(from_person: bool, text: &str, outcome: Option<&'static str>) -> Line {
-    Line { turn: 1, from_person, text: text.into(), at_ms: 0, outcome, about: About::default() }
+    Line {
+        turn: 1,
+        from_person,
+        text: text.into(),
+        at_ms: 0,
+        outcome,
+        id: None,
+        about: About::default(),
+    }
 }
 
 #[tokio::test]

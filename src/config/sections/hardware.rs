@@ -11,6 +11,8 @@ use crate::limits::CONTEXT_TOKENS_MIN;
 /// Longest model name, in bytes; names with registry and tag stay below.
 const MODEL_BYTES: (usize, usize) = (1, 200);
 
+/// Longest command, in bytes: a program, its options and a unit's name.
+const COMMAND_BYTES_MAX: usize = 200;
 /// What a limit of temperature may be, in degrees Celsius.
 const CELSIUS: (f64, f64) = (0.0, 110.0);
 
@@ -44,6 +46,15 @@ pub const HAILO_MODEL: Key<String> = Key::text(
     "qwen2.5-instruct:1.5b",
     MODEL_BYTES,
     "Model on the NPU. Other spellings of the same model are found too.",
+);
+
+/// What restarts the NPU's server.
+pub const HAILO_RESTART: Key<Option<String>> = Key::maybe_text(
+    "hardware.hailo_restart_command",
+    COMMAND_BYTES_MAX,
+    "Command that is run once when hailo-ollama has hung for 3 minutes, for example \"sudo -n \
+     systemctl restart hailo-ollama\"; words between spaces, no shell. null: nothing is run, you \
+     are told what to do.",
 );
 
 /// The CPU's server.
@@ -145,6 +156,7 @@ pub const KEYS: &[&dyn AnyKey] = &[
     &NPU,
     &HAILO_URL,
     &HAILO_MODEL,
+    &HAILO_RESTART,
     &CPU_URL,
     &CPU_MODEL,
     &CPU_CONTEXT,
@@ -215,6 +227,8 @@ pub struct Hardware {
     pub hailo_url: Url,
     /// The NPU's model.
     pub hailo_model: String,
+    /// Restarts hailo-ollama, where that is allowed.
+    pub hailo_restart_command: Option<String>,
     /// Ollama's URL.
     pub cpu_url: Url,
     /// The CPU's model.
@@ -245,6 +259,7 @@ impl Hardware {
             npu_acceleration: values.get(&NPU),
             hailo_url: values.get(&HAILO_URL),
             hailo_model: values.get(&HAILO_MODEL),
+            hailo_restart_command: values.get(&HAILO_RESTART),
             cpu_url: values.get(&CPU_URL),
             cpu_model: values.get(&CPU_MODEL),
             cpu_context_tokens: values.get(&CPU_CONTEXT),

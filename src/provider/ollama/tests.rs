@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::net::peer::{Peer, Step, answer as reply, chunk, end, head, nowhere};
-use crate::provider::backend::{ChatDelta, Done, DoneReason};
-use crate::provider::fault::Phase;
+use crate::provider::backend::{Backend, ChatDelta, Done, DoneReason};
+use crate::provider::fault::{Class, Phase};
 use crate::provider::rig::{LATE, chat, http, keys, request};
 
 const TAGS: &str = r#"{"models":[
@@ -125,7 +125,10 @@ async fn every_request_carries_the_constant_options_and_no_more_than_is_allowed(
     assert_eq!(full["format"], json!({"type": "object"}));
     assert_eq!(keys(load), ["keep_alive", "messages", "model", "options"]);
     assert_eq!(load["messages"], json!([]));
-    assert_eq!(load["options"], json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1}));
+    assert_eq!(
+        load["options"],
+        json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1, "num_predict": 1})
+    );
 }
 
 #[tokio::test]
@@ -213,7 +216,8 @@ async fn presence_tells_the_version_and_notices_the_wrong_server() {
 
     let untagged = OllamaConfig { model: "tiny".into(), ..config(&peer.url) };
     let offered = presence.offered;
-    let found = Ollama::new(http(), untagged).find(&offered);
+    let ollama = Ollama::new(http(), untagged);
+    let found = ollama.server.find(&ollama.accepted(&ollama.latest()), &offered);
     assert_eq!(found.as_deref(), Some("tiny:latest"));
 
     let hef = json_reply(r#"{"models":[{"name":"m","details":{"format":"hef"}}]}"#);
@@ -252,7 +256,7 @@ async fn a_load_is_read_whether_it_comes_as_one_object_or_as_a_stream() {
         let peer = Peer::play(vec![tags(), json_reply(&body)]).await;
         let ollama = backend(&peer.url);
         assert_eq!(ollama.load().await.map_err(|fault| fault.class), want, "{body}");
-        assert_eq!(ollama.learned.is_loaded(Instant::now()), want.is_ok());
+        assert_eq!(ollama.server.learned.is_loaded(Instant::now()), want.is_ok());
     }
 }
 

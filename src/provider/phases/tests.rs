@@ -169,6 +169,10 @@ async fn the_rates_of_answers_are_learned() {
     }
     assert!((hailo.learned().unwrap().tokens_per_s() - 1.0).abs() < 0.05, "8 tokens in 8 s");
     assert!((hailo.learned().unwrap().load_time().as_secs_f64() - 20.0).abs() < 0.1);
+    let pace = hailo.learned().unwrap().pace();
+    let seconds = |told: Option<Duration>| told.unwrap().as_secs();
+    assert_eq!((seconds(pace.head), seconds(pace.first_token)), (20, 24));
+    assert_eq!((seconds(pace.gap_p50), seconds(pace.gap_p99)), (1, 1));
     let after = hailo.first_token_estimate(300);
     assert!((3.9..4.1).contains(&after.as_secs_f64()), "4 chunks in 3 s and a token: {after:?}");
     assert!(before > after, "the load counts only before the first answer");

@@ -14,6 +14,8 @@ export class State {
     this.retryAt = 0;
     this.shownAway = false;
     this.trouble = "";
+    /** Whether the daemon has newer files than this page is made of. */
+    this.renewed = false;
     $("chip").addEventListener("click", () => { this.about(); $("about").showModal(); });
     setInterval(() => { if (this.awaySince) this.draw(); }, 500);
   }
@@ -80,6 +82,7 @@ export class State {
       else if (speaker?.slot === "reserve") texts.push(["reserve", t("reserve")]);
       for (const notice of this.status.notices) texts.push(["notice", notice]);
     }
+    if (this.renewed && !this.isAway) texts.push(["renewed", t("renewed")]);
     if (this.trouble) texts.push(["trouble", this.trouble]);
     const old = [...$("notices").children];
     texts.forEach(([kind, text], index) => {
@@ -90,6 +93,7 @@ export class State {
         return;
       }
       const act = kind === "away" ? button(null, t("away.now"), { onclick: () => this.on.now() })
+        : kind === "renewed" ? button(null, t("renewed.now"), { onclick: () => location.reload() })
         : kind === "trouble" ? button(null, t("close"), { onclick: () => this.failed("") }) : null;
       const node = make("div", { class: "notice", "data-kind": kind }, icon("warn"), make("span", {}, text), act);
       if (there) there.replaceWith(node);
