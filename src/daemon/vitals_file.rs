@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::config::Config;
+use crate::event::feed::short_numbers;
 use crate::snapshot::Snapshot;
 use crate::store::file;
 
@@ -58,7 +59,7 @@ impl VitalsFile {
         if !self.in_memory && written.is_some_and(|at| at.elapsed() < ON_DISK_EVERY) {
             return;
         }
-        let text = self.document(now).to_string();
+        let text = short_numbers(self.document(now)).to_string();
         let replaced = self
             .path
             .parent()

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use self::body::BodyStatus;
 pub use self::client::{BadFrame, ClientFrame, is_chat_id};
 pub use self::metadata::{Llm, Metadata};
+use crate::event::feed::Told;
 use crate::snapshot::Snapshot;
 
 /// Version of the frames, told in `ready`. It rises when a field changes its meaning.
@@ -169,6 +170,11 @@ pub enum ServerFrame {
         chat_id: Option<String>,
         /// Oldest first.
         turns: Vec<HistoryLine>,
+    },
+    /// Answers `events`.
+    Events {
+        /// Oldest first; as many as an answer may have if there are more.
+        events: Vec<Told>,
     },
     /// Answers `status`.
     Status {

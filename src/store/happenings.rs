@@ -4,7 +4,7 @@ use rusqlite::{Connection, params};
 use serde_json::Value;
 
 use super::{Keep, NewHappening};
-use crate::event::feed::{Told, Wanted};
+use crate::event::feed::{Told, Wanted, short_numbers};
 
 /// Earliest time taken for real, in milliseconds since 1970 (2025-01-01). What was told before the
 /// clock was set has no age.
@@ -65,7 +65,7 @@ pub(super) fn read(
             severity: row.get(3)?,
             kind: row.get(4)?,
             // A body that cannot be read any more still has its kind and its time.
-            body: ciborium::from_reader(body.as_slice()).unwrap_or(Value::Null),
+            body: ciborium::from_reader(body.as_slice()).map_or(Value::Null, short_numbers),
         })
     })?;
     let mut told: Vec<Told> = rows.collect::<Result<_, _>>()?;
