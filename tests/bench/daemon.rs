@@ -32,6 +32,11 @@ impl Daemon {
     /// Starts it and waits for `READY=1`. The machine's own load changes no answer.
     /// Without a model server no model answers.
     pub(crate) fn start(program: &Path, hailo: Option<SocketAddr>) -> Self {
+        Self::start_with(program, hailo, "")
+    }
+
+    /// The same with more sections of the configuration.
+    pub(crate) fn start_with(program: &Path, hailo: Option<SocketAddr>, sections: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         let http = free_address();
@@ -39,7 +44,7 @@ impl Daemon {
         let hailo = hailo.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9)));
         let config = format!(
             "hardware:\n  hailo_ollama_url: http://{hailo}\n  cpu_fallback_url: http://127.0.0.1:9\n\
-             web_chat:\n  port: {}\ngovernor:\n  enabled: false\nlog:\n  level: error\n",
+             web_chat:\n  port: {}\ngovernor:\n  enabled: false\n{sections}log:\n  level: error\n",
             http.port()
         );
         std::fs::write(at("config.yaml"), config).unwrap();
@@ -73,6 +78,48 @@ impl Daemon {
             assert!(Instant::now() < deadline, "no model within {longest:?}");
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Time on a processor, of all its threads, since its start.
+    pub(crate) fn cpu(&self) -> Duration {
+        let nanos = self.threads("schedstat").iter().map(|text| {
+            text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
+    /// How often its threads have gone to sleep, and so were woken.
+    pub(crate) fn wakeups(&self) -> u64 {
+        let counts = self.threads("status");
+        let counts = counts.iter().map(|text| {
+            let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        });
+        counts.sum()
+    }
+
+    /// Bytes it has caused to be written to a disk.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
+        line.parse().unwrap()
+    }
+
+    /// Beats of its heart.
+    pub(crate) fn beats(&self) -> u64 {
+        let answer = Wire::new(self.http).exchange(&wire::get("/state"));
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let state: Value = serde_json::from_str(body).unwrap();
+        state["body"]["counters"]["pulses"].as_u64().unwrap()
+    }
+
+    /// A file of `/proc` of each thread.
+    fn threads(&self, file: &str) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        // A thread may end between the two looks.
+        let texts =
+            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join(file)).ok());
+        texts.collect()
     }
 
     /// Memory that is present now, its own and that of its files.

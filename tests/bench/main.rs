@@ -13,6 +13,7 @@
     reason = "a measuring program: threads, blocking sockets, and a panic is the right end"
 )]
 
+mod body;
 mod chat;
 mod daemon;
 mod first_word;
@@ -54,6 +55,7 @@ fn main() -> ExitCode {
     let mut figures = vec![size(&programs.crayfish)];
     figures.extend(start(&programs.crayfish));
     figures.push(idle(&programs.crayfish));
+    figures.extend(body::figures(&programs));
     figures.extend(chat::figures(&programs));
     figures.extend(first_word::figures(&programs));
     println!("| figure | measured | at most | |\n|---|---|---|---|");
