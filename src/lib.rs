@@ -36,6 +36,7 @@ pub mod event;
 pub mod heartbeat;
 pub mod http;
 pub mod limits;
+pub mod model;
 pub mod net;
 pub mod process;
 pub mod provider;

@@ -45,6 +45,7 @@ use self::sections::governor::{Governor, Vitals};
 use self::sections::hardware::Hardware;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
+use self::sections::reserve::{Model, Reserve};
 use self::sections::storage::{Log, Storage};
 use self::sections::system::System;
 use self::sections::web_chat::WebChat;
@@ -77,6 +78,10 @@ pub struct Config {
     pub governor: Governor,
     /// How long happenings are kept.
     pub events: EventsKept,
+    /// The small model inside the process.
+    pub reserve: Reserve,
+    /// Its file.
+    pub model: Model,
     /// The database.
     pub storage: Storage,
     /// The log.
@@ -98,6 +103,8 @@ impl Config {
             vitals: Vitals::new(values),
             governor: Governor::new(values),
             events: EventsKept::new(values),
+            reserve: Reserve::new(values),
+            model: Model::new(values),
             storage: Storage::new(values),
             log: Log::new(values),
         }

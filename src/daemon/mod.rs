@@ -23,6 +23,7 @@
 //! | terminal | unix socket, clients | accept, lines | restarts | 2 | 8 s |
 //! | agent | turns | messages | process exits with 70 | 2 | 8 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
+//! | model | a download of the reserve's model | timer | restarts | 2 | 1 s |
 //! | heartbeat | body, snapshot, watchdog | timer, messages | process exits with 70 | 4 | 1 s |
 //! | record | feed of happenings | happenings, once a day | restarts | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
@@ -40,8 +41,10 @@
 //! queues.
 
 mod backends;
+mod download;
 pub mod exit;
 pub mod log;
+mod machine;
 pub mod paths;
 mod record;
 #[cfg(any(test, feature = "sim"))]

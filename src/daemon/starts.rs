@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
 
+use super::download::{self, Download};
 use super::record::{self, Recorder};
 use super::reload::{self, Reload};
 use super::status::{Heard, Surroundings};
@@ -19,12 +20,16 @@ use super::wiring::{Ground, House, StartError};
 use crate::agent::Converse;
 use crate::agent::service::AgentTask;
 use crate::config::secrets::Secret;
+use crate::config::sections::hardware::Backend;
+use crate::config::sections::reserve::Fetch;
 use crate::connector::terminal::{self, Socket};
 use crate::event::Event;
 use crate::heartbeat::pulse::Rhythm;
 use crate::heartbeat::{self, Heart};
 use crate::http::access::Access;
 use crate::http::server::{self, Service};
+use crate::model::Shelf;
+use crate::model::fetch::Order;
 use crate::session::MAIN;
 use crate::store::StoreTask;
 use crate::vitals::governor::Ladder;
@@ -155,7 +160,7 @@ pub(super) fn doors(
     Ok(())
 }
 
-/// The recorder, the reload and the heart.
+/// The recorder, the download, the reload and the heart.
 ///
 /// # Errors
 /// `Stopping` during a drain.
@@ -168,6 +173,14 @@ pub(super) fn keepers(
     let later = house.events.listen();
     let happenings = std::mem::replace(&mut house.happenings, later);
     record(supervisor, ground, &house, happenings)?;
+    let download = download(ground, &house);
+    supervisor.spawn(tasks::MODEL, move |cx| {
+        let download = download.clone();
+        async move {
+            download::run(download, cx.stop).await;
+            Ok::<_, Infallible>(())
+        }
+    })?;
     let reload = Reload {
         flag: ground.wish.config.clone(),
         loaded: Arc::new(Mutex::new(ground.loaded.clone())),
@@ -257,4 +270,24 @@ fn heart(ground: &Ground, house: House) -> Heart {
 /// Stress without a reason, for trying its effects on a cool machine.
 fn stress_is_forced() -> bool {
     std::env::var_os("CRAYFISH_FORCE_STRESS").is_some_and(|value| value == "1")
+}
+
+/// A download of the reserve's model, if somebody allowed it beforehand.
+fn download(ground: &Ground, house: &House) -> Option<Download> {
+    let config = &ground.loaded.config;
+    let may = match config.model.fetch {
+        Fetch::Auto => true,
+        Fetch::Ask | Fetch::Never => ground.wish.fetch,
+    };
+    let has_reserve = house.provider.has(Backend::Reserve.as_str());
+    (may && has_reserve).then(|| Download {
+        shelf: Shelf::of(&ground.paths.state),
+        order: Order {
+            url: config.model.url.as_str().to_owned(),
+            sha256: config.model.sha256.clone(),
+        },
+        provider: Arc::clone(&house.provider),
+        events: house.events.clone(),
+        standing: house.standing.clone(),
+    })
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
+use super::download::Standing;
 use super::systemd::Manager;
 use super::vitals_file::VitalsFile;
 use crate::agent::service::Agent;
@@ -17,6 +18,10 @@ use crate::store::Store;
 /// Notices kept beside those that follow from the state: enough for every part to have one.
 const NOTICES_MAX: usize = 8;
 
+/// What helps where nobody can answer because nothing is there that could.
+const NO_MODEL: &str = "No model is here. For good answers start Ollama with qwen2.5:1.5b; for a \
+     small model inside this program (98 MB): crayfish model fetch";
+
 /// What the snapshot is made of.
 #[derive(Clone)]
 pub(super) struct Sources {
@@ -25,6 +30,8 @@ pub(super) struct Sources {
     pub(super) provider: Arc<Provider>,
     pub(super) agent: Arc<Agent>,
     pub(super) store: Store,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// The state in one line, for `systemctl status`.
@@ -56,6 +63,10 @@ pub(super) fn notice(event: &Event) -> Option<String> {
         Event::PromptTruncated { backend, counted, expected } => Some(format!(
             "{backend} read only {counted} of at least {expected} tokens of a prompt: it cuts \
              prompts in silence. Give it a larger context."
+        )),
+        Event::FieldRefused { backend, model, field: "tools" } => Some(format!(
+            "{model} on {backend} does not take tools and is asked without them. A model with \
+             the capability \"tools\" would, for example qwen2.5:1.5b on Ollama."
         )),
         Event::TaskFailed { task, outcome } => Some(format!("The {task} task {outcome}.")),
         _ => None,
@@ -133,10 +144,18 @@ impl Sources {
             ));
         }
         if store.late > 0 {
-            notices.push(format!(
-                "The disk was slow: {} pieces of answers were shown before they were stored.",
-                store.late
-            ));
+            let pieces = match store.late {
+                1 => "1 piece of an answer was".to_owned(),
+                count => format!("{count} pieces of answers were"),
+            };
+            notices.push(format!("The disk was slow: {pieces} shown before being stored."));
+        }
+        match self.standing.sentence() {
+            Some(sentence) => notices.push(sentence),
+            None if active.is_none() && self.provider.misses_reserve() => {
+                notices.push(NO_MODEL.to_owned());
+            }
+            None => {}
         }
         Snapshot {
             designation: self.designation.clone(),
@@ -165,6 +184,14 @@ mod tests {
         let aside = "crayfish.db.damaged".to_owned();
         assert!(notice(&Event::StoreReplaced { aside }).is_some());
         assert!(notice(&Event::StoreRecovered).is_none());
+        let refused = |field| Event::FieldRefused {
+            backend: "ollama".into(),
+            model: "tiny:latest".into(),
+            field,
+        };
+        let told = notice(&refused("tools")).unwrap();
+        assert!(told.starts_with("tiny:latest on ollama does not take tools"), "{told}");
+        assert_eq!(notice(&refused("thinking")), None, "nobody misses it");
     }
 
     #[test]

@@ -9,9 +9,11 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 
-use super::backends;
+use super::backends::{self, Lends};
+use super::download::Standing;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
+use super::machine::{Machine, Notes};
 use super::paths::{Env, PathError, Paths};
 use super::reload::{self, settings};
 use super::signals::Signals;
@@ -26,6 +28,7 @@ use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
 use crate::event::{Event, Events};
+use crate::model::Shelf;
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
@@ -73,6 +76,8 @@ pub struct Wish {
     pub config: Option<PathBuf>,
     /// `--state`.
     pub state: Option<PathBuf>,
+    /// Whether the reserve's model may be fetched without asking, at this start.
+    pub fetch: bool,
 }
 
 /// What stays the same for the whole life of the process.
@@ -93,6 +98,10 @@ pub(super) struct Outside {
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
     pub(super) vitals: Box<dyn VitalsSource>,
+    /// Root of the file system that shows the machine: its memory, its devices.
+    pub(super) machine: PathBuf,
+    /// The models of the reserve; absent where there is none.
+    pub(super) models: Option<Shelf>,
 }
 
 /// The parts of the house.
@@ -112,6 +121,8 @@ pub(super) struct House {
     pub(super) order: watch::Sender<Order>,
     /// Everything told since the house was built, for the recorder.
     pub(super) happenings: broadcast::Receiver<Event>,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// Runs the daemon to its end and gives the exit code.
@@ -223,7 +234,7 @@ pub(super) fn build(
     let config = &ground.loaded.config;
     let events = Events::default();
     let happenings = events.listen();
-    let Outside { clock, http, medium, vitals } = outside;
+    let Outside { clock, http, medium, vitals, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -237,7 +248,11 @@ pub(super) fn build(
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let engines = backends::engines(config, &http, &events);
+    let lends = Lends {
+        machine: Arc::new(Machine { root: machine }),
+        notes: Arc::new(Notes(store.clone())),
+    };
+    let engines = backends::engines(config, models.as_ref(), &http, &events, &lends);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -264,6 +279,7 @@ pub(super) fn build(
         vitals,
         order: watch::channel(Order::default()).0,
         happenings,
+        standing: Standing::default(),
     };
     house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
     Ok((house, store_task, agent_task))
@@ -331,6 +347,8 @@ impl Outside {
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
             vitals: Box::new(vitals::Reader::new(root, &ground.paths.state)),
+            machine: PathBuf::from("/"),
+            models: Some(Shelf::of(&ground.paths.state)),
         }
     }
 }
@@ -344,6 +362,7 @@ impl House {
             provider: Arc::clone(&self.provider),
             agent: Arc::clone(&self.agent),
             store: self.store.clone(),
+            standing: self.standing.clone(),
         }
     }
 }

@@ -133,10 +133,23 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
+    /// Whether the model was not there when it was looked for last.
+    #[must_use]
+    pub fn misses_model(&self) -> bool {
+        self.lock().model_missing
+    }
+
     /// Notes that the server is there with its model.
     pub fn note_found(&self) {
-        let first = !std::mem::replace(&mut self.lock().found, true);
-        if first {
+        let news = {
+            let mut inner = self.lock();
+            let was_missing = std::mem::take(&mut inner.model_missing);
+            if was_missing {
+                inner.last_error = None;
+            }
+            !std::mem::replace(&mut inner.found, true) || was_missing
+        };
+        if news {
             self.events.tell(Event::BackendFound { backend: self.backend.clone() });
         }
     }

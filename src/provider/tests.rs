@@ -233,6 +233,67 @@ async fn a_dead_primary_costs_its_fault_once_and_comes_back_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stand_in_lets_go_when_an_earlier_backend_is_well_for_long_enough() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    tokio::time::sleep(70 * SECOND).await;
+    house.ollama.gives_way_after_s.store(120, Ordering::SeqCst);
+    house.hailo.gives_way_after_s.store(1, Ordering::SeqCst);
+    tokio::time::sleep(400 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 0, "nobody else is there");
+    assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), 0, "nobody stands before it");
+    // Healing the first may unload it as well; only the stand-in is of interest from here on.
+    house.hailo.present.store(true, Ordering::SeqCst);
+    let back = Instant::now();
+    while house.provider.states()[0].breaker != "closed" {
+        tokio::time::sleep(SECOND).await;
+        assert!(back.elapsed() < 300 * SECOND, "it does not come back");
+    }
+    tokio::time::sleep(100 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 0, "not yet");
+    tokio::time::sleep(50 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 1);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stand_in_of_a_machine_that_suffers_lets_go_also_without_another() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    tokio::time::sleep(70 * SECOND).await;
+    house.provider.set_strained(true);
+    assert!(house.ollama.strained.load(Ordering::SeqCst));
+    house.ollama.gives_way_after_s.store(u32::MAX, Ordering::SeqCst);
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 1);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_comes_late_is_found_without_a_question() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    house.ollama.has_model.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    // Longer than servers are waited for at the start.
+    tokio::time::sleep(100 * SECOND).await;
+    assert_eq!(house.provider.active(), None);
+    house.ollama.has_model.store(true, Ordering::SeqCst);
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!(house.provider.active().as_deref(), Some("ollama"));
+    assert_eq!(house.provider.states()[1].last_error, None);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_every_server_gone_the_answer_is_the_truth_at_once() {
     let house = house();
     let stop = CancellationToken::new();

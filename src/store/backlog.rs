@@ -131,6 +131,14 @@ impl Backlog {
                     }
                     !gone
                 }),
+                Write::Note { name, .. } => out.retain_mut(|p| {
+                    let replaced =
+                        matches!(&p.write, Write::Note { name: earlier, .. } if earlier == name);
+                    if replaced {
+                        p.answer(Err(error.clone()));
+                    }
+                    !replaced
+                }),
                 Write::Begin { .. }
                 | Write::Rename { .. }
                 | Write::Tell { .. }
@@ -144,7 +152,7 @@ impl Backlog {
 
 fn session_of(write: &Write) -> Option<&str> {
     match write {
-        Write::Tell { .. } | Write::Forget { .. } => None,
+        Write::Tell { .. } | Write::Forget { .. } | Write::Note { .. } => None,
         Write::Begin { session, .. }
         | Write::Partial { session, .. }
         | Write::Finish { session, .. }
@@ -158,6 +166,7 @@ fn bytes_of(write: &Write) -> usize {
         + match write {
             Write::Partial { text, .. } => text.len(),
             Write::Rename { title, .. } => title.len(),
+            Write::Note { name, body } => name.len() + body.len(),
             Write::Delete { .. } | Write::Forget { .. } => 0,
             Write::Tell { rows } => rows.iter().map(|row| ROW_BYTES + row.body.len()).sum(),
             Write::Begin { events, .. } | Write::Finish { events, .. } => {
@@ -251,6 +260,18 @@ mod tests {
             (vec![finish(1, 1), finish(2, 1)], 2),
         ] {
             assert_eq!(backlog(list).0.slice(), slice);
+        }
+    }
+
+    #[test]
+    fn only_the_last_note_of_a_name_is_kept() {
+        let note = |name: &str, body: u8| Write::Note { name: name.into(), body: vec![body] };
+        let (mut backlog, mut answers) =
+            backlog(vec![note("a", 1), note("b", 1), begin(1, 1), note("a", 2)]);
+        backlog.keep(&StoreError::Full);
+        assert_eq!(writes(&backlog), [note("b", 1), begin(1, 1), note("a", 2)]);
+        for answer in &mut answers {
+            assert_eq!(answer.try_recv(), Ok(Err(StoreError::Full)));
         }
     }
 

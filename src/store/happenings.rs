@@ -3,12 +3,22 @@
 use rusqlite::{Connection, params};
 use serde_json::Value;
 
-use super::{Keep, NewHappening};
+use super::{Keep, NewHappening, Store, StoreError};
 use crate::event::feed::{Told, Wanted, short_numbers};
 
 /// Earliest time taken for real, in milliseconds since 1970 (2025-01-01). What was told before the
 /// clock was set has no age.
 const EARLIEST_MS: i64 = 1_735_689_600_000;
+
+impl Store {
+    /// At most `limit` happenings, oldest first.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn happenings(&self, wanted: Wanted, limit: usize) -> Result<Vec<Told>, StoreError> {
+        self.read(move |c| read(c, wanted, limit)).await
+    }
+}
 
 /// Appends.
 pub(super) fn append(connection: &Connection, rows: &[NewHappening]) -> rusqlite::Result<()> {

@@ -37,7 +37,6 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::WallClock;
-use crate::event::feed::{Told, Wanted};
 use crate::event::{Event, Events};
 use crate::limits;
 
@@ -246,9 +245,10 @@ impl Store {
             Write::Partial { .. } | Write::Tell { .. } | Write::Forget { .. } => {
                 2 * limits::STORE_QUEUE_RESERVED
             }
-            Write::Begin { .. } | Write::Rename { .. } | Write::Delete { .. } => {
-                limits::STORE_QUEUE_RESERVED
-            }
+            Write::Begin { .. }
+            | Write::Rename { .. }
+            | Write::Note { .. }
+            | Write::Delete { .. } => limits::STORE_QUEUE_RESERVED,
             Write::Finish { .. } => 0,
         };
         if self.jobs.is_closed() {
@@ -308,20 +308,21 @@ impl Store {
         self.read(move |c| disk::session(c, &session)).await
     }
 
+    /// The note of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |c| disk::note(c, &name)).await
+    }
+
     /// Turns that have not ended. At start these are what a crash left behind.
     ///
     /// # Errors
     /// As [`Store::events_of`].
     pub async fn open_turns(&self) -> Result<Vec<OpenTurn>, StoreError> {
         self.read(disk::open_turns).await
-    }
-
-    /// At most `limit` happenings, oldest first.
-    ///
-    /// # Errors
-    /// As [`Store::events_from`].
-    pub async fn happenings(&self, wanted: Wanted, limit: usize) -> Result<Vec<Told>, StoreError> {
-        self.read(move |c| happenings::read(c, wanted, limit)).await
     }
 
     /// Brings everything committed so far onto the medium.

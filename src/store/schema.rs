@@ -33,7 +33,12 @@ const STEPS: &[&str] = &[
         text TEXT NOT NULL,
         PRIMARY KEY (session, turn, n)
     ) WITHOUT ROWID;",
-    // 2: happenings. Places are never given twice, so that a reader who was away finds its own.
+    // 2: notes, which parts of the program write for their next start.
+    "CREATE TABLE note (
+        name TEXT PRIMARY KEY,
+        body BLOB NOT NULL
+    ) WITHOUT ROWID;",
+    // 3: happenings. Places are never given twice, so that a reader who was away finds its own.
     "CREATE TABLE happening (
         id INTEGER PRIMARY KEY AUTOINCREMENT,
         at_ms INTEGER NOT NULL,

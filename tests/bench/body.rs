@@ -36,7 +36,10 @@ fn rest(programs: &Programs) -> Vec<Figure> {
     let (cpu, wakeups) = (daemon.cpu(), daemon.wakeups());
     std::thread::sleep(REST);
     let share = (daemon.cpu() - cpu).as_secs_f64() / REST.as_secs_f64() * 100.0;
-    let a_minute = (daemon.wakeups() - wakeups) as f64 / REST.as_secs_f64() * 60.0;
+    // A thread that has ended takes its count with it; threads for blocking calls are short.
+    let more = daemon.wakeups().into_iter();
+    let more = more.map(|(thread, count)| count - wakeups.get(&thread).copied().unwrap_or(0));
+    let a_minute = more.sum::<u64>() as f64 / REST.as_secs_f64() * 60.0;
     vec![
         Figure { name: "processor at rest", measured: share, bound: 0.2, unit: "%" },
         Figure { name: "wake-ups at rest", measured: a_minute, bound: 6.0, unit: "a minute" },

@@ -1,5 +1,7 @@
 //! The programs under measurement: started in a directory of their own, ended when dropped.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
@@ -37,7 +39,25 @@ impl Daemon {
 
     /// The same with more sections of the configuration.
     pub(crate) fn start_with(program: &Path, hailo: Option<SocketAddr>, sections: &str) -> Self {
+        let sections = format!("{sections}reserve:\n  threads: 2\n");
+        Self::start_in(tempfile::tempdir().unwrap(), program, hailo, &sections)
+    }
+
+    /// Starts it with a model for the reserve, and no server.
+    pub(crate) fn with_model(program: &Path, model: &Path, threads: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let models = directory.path().join("state/models");
+        std::fs::create_dir_all(&models).unwrap();
+        std::os::unix::fs::symlink(model, models.join("model.gguf")).unwrap();
+        Self::start_in(directory, program, None, &format!("reserve:\n  threads: {threads}\n"))
+    }
+
+    fn start_in(
+        directory: TempDir,
+        program: &Path,
+        hailo: Option<SocketAddr>,
+        sections: &str,
+    ) -> Self {
         let at = |name: &str| directory.path().join(name);
         let http = free_address();
         // Nobody listens on the port for discarding.
@@ -82,20 +102,21 @@ impl Daemon {
 
     /// Time on a processor, of all its threads, since its start.
     pub(crate) fn cpu(&self) -> Duration {
-        let nanos = self.threads("schedstat").iter().map(|text| {
+        let threads = self.threads("schedstat");
+        let nanos = threads.values().map(|text| {
             text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap()
         });
         Duration::from_nanos(nanos.sum())
     }
 
-    /// How often its threads have gone to sleep, and so were woken.
-    pub(crate) fn wakeups(&self) -> u64 {
-        let counts = self.threads("status");
-        let counts = counts.iter().map(|text| {
+    /// How often each of its threads has gone to sleep, and so was woken.
+    pub(crate) fn wakeups(&self) -> BTreeMap<OsString, u64> {
+        let threads = self.threads("status").into_iter();
+        let counts = threads.map(|(thread, text)| {
             let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-            line.unwrap().trim().parse::<u64>().unwrap()
+            (thread, line.unwrap().trim().parse().unwrap())
         });
-        counts.sum()
+        counts.collect()
     }
 
     /// Bytes it has caused to be written to a disk.
@@ -114,12 +135,19 @@ impl Daemon {
     }
 
     /// A file of `/proc` of each thread.
-    fn threads(&self, file: &str) -> Vec<String> {
+    fn threads(&self, file: &str) -> BTreeMap<OsString, String> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
         // A thread may end between the two looks.
-        let texts =
-            tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join(file)).ok());
+        let texts = tasks.filter_map(|task| {
+            let task = task.ok()?;
+            Some((task.file_name(), std::fs::read_to_string(task.path().join(file)).ok()?))
+        });
         texts.collect()
+    }
+
+    /// The process's id.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Memory that is present now, its own and that of its files.
@@ -184,11 +212,11 @@ impl Drop for Simulator {
 }
 
 /// An address that was free just now. Whoever takes it in between makes the start fail loudly.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     // It may have ended already; then there is nothing to do.
     let _ = child.kill();
     let _ = child.wait();

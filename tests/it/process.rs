@@ -5,6 +5,7 @@ mod body;
 mod damage;
 mod disk;
 mod exits;
+mod frames;
 mod input;
 mod kill;
 mod life;

@@ -20,8 +20,22 @@ const MATRIX: &[Row] = &[
     ),
     ("process", &["limits"], "a door knows programs, not what they are good for"),
     (
+        "model",
+        &["limits", "config", "net", "store", "process"],
+        "files and where they come from; who runs them is the provider's business",
+    ),
+    (
         "provider",
-        &["limits", "config", "clock", "event", "snapshot", "net", "daemon::supervisor"],
+        &[
+            "limits",
+            "config",
+            "clock",
+            "event",
+            "snapshot",
+            "net",
+            "store::file",
+            "daemon::supervisor",
+        ],
         "the provider knows messages, never persons: no agent, session or soul",
     ),
     (
@@ -85,6 +99,7 @@ const MATRIX: &[Row] = &[
             "daemon",
             "connector",
             "sim",
+            "model",
         ],
         "a verb is a client or starts the daemon; it does not open the house's doors itself",
     ),

@@ -23,7 +23,7 @@ const PERCENT: (f64, f64) = (0.0, 100.0);
 const RELEASE_BELOW: f64 = 5.0;
 
 /// Words for the backends, as slots and requests name them.
-const BACKENDS: &[&str] = &["hailo", "ollama", "openai"];
+const BACKENDS: &[&str] = &["hailo", "ollama", "openai", "reserve"];
 
 /// Use the NPU.
 pub const NPU: Key<bool> = Key::flag(
@@ -95,14 +95,16 @@ pub const PRIMARY: Key<Option<&'static str>> = Key::maybe_choice(
 pub const FALLBACK: Key<Option<&'static str>> = Key::maybe_choice(
     "hardware.fallback_backend",
     BACKENDS,
-    "Backend asked if the first cannot answer. null: ollama, unless it is the first already.",
+    "Backend asked if the first cannot answer. null: ollama, unless it or the reserve is the \
+     first.",
 );
 
 /// The third slot.
 pub const RESERVE: Key<Option<&'static str>> = Key::maybe_choice(
     "hardware.reserve_backend",
     BACKENDS,
-    "Backend asked if neither can answer. null: none.",
+    "Backend asked if neither can answer. null: reserve, the small model inside the program, \
+     unless reserve.enabled is false.",
 );
 
 /// Temperature that counts as stress.
@@ -180,6 +182,8 @@ pub enum Backend {
     Ollama,
     /// An OpenAI-compatible server.
     Openai,
+    /// The small model inside the process.
+    Reserve,
 }
 
 impl Backend {
@@ -190,13 +194,15 @@ impl Backend {
             Self::Hailo => "hailo",
             Self::Ollama => "ollama",
             Self::Openai => "openai",
+            Self::Reserve => "reserve",
         }
     }
 
     /// The backend a word means.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Hailo, Self::Ollama, Self::Openai].into_iter().find(|b| b.as_str() == word)
+        let all = [Self::Hailo, Self::Ollama, Self::Openai, Self::Reserve];
+        all.into_iter().find(|backend| backend.as_str() == word)
     }
 }
 
@@ -289,6 +295,8 @@ fn slots(values: &Values) -> Slots {
     let primary = named(&PRIMARY).unwrap_or(first);
     let fallback = fallback
         .or_else(|| Some(Backend::Ollama).filter(|cpu| Some(*cpu) != reserve))
+        // Who puts the small model first wants no server.
+        .filter(|_| primary != Backend::Reserve || named(&FALLBACK).is_some())
         .filter(|backend| *backend != primary);
     let reserve = reserve.filter(|backend| *backend != primary && Some(*backend) != fallback);
     Slots { primary, fallback, reserve }

@@ -9,6 +9,7 @@ pub mod governor;
 pub mod hardware;
 pub mod openai;
 pub mod provider;
+pub mod reserve;
 pub mod storage;
 pub mod system;
 pub mod web_chat;
@@ -71,6 +72,16 @@ pub const SECTIONS: &[Section] = &[
         name: "events",
         doc: "How long what happened is kept in the database.",
         keys: events::KEYS,
+    },
+    Section {
+        name: "reserve",
+        doc: "A small model inside the program, for when no model server answers.",
+        keys: reserve::KEYS,
+    },
+    Section {
+        name: "model",
+        doc: "The file of that model. \"crayfish model\" lists, fetches, chooses and removes.",
+        keys: reserve::MODEL_KEYS,
     },
     Section { name: "storage", doc: "The database.", keys: storage::KEYS },
     Section { name: "log", doc: "The log.", keys: storage::LOG_KEYS },
