@@ -11,6 +11,7 @@ use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
 use super::{RESERVE, RESERVE_SPEAKS};
 use crate::session::wire::{BackendStatus, ClientFrame, ServerFrame, Status};
+use crate::snapshot::body::VitalSigns;
 
 /// Show what the daemon does and what is degraded
 #[derive(Debug, Clone, Default, Args)]
@@ -73,6 +74,19 @@ pub(super) fn table(status: &Status) -> String {
         (false, None) => "offline".to_owned(),
     };
     row("inference", &thinks);
+    let body = &status.body;
+    if !body.describe.is_empty() {
+        row("body", &body.describe);
+    }
+    let level = body.level.as_str();
+    match &body.level_reason {
+        Some(reason) => row("governor", &format!("{level}: {reason}")),
+        None => row("governor", level),
+    }
+    if body.sleeping {
+        row("sleep", "it is the time of sleep");
+    }
+    row("machine", &machine(&body.vitals));
     row("database", if status.store_ok { "ok" } else { "cannot be written" });
     for backend in &status.backends {
         row(&backend.slot, &line(backend));
@@ -84,6 +98,27 @@ pub(super) fn table(status: &Status) -> String {
         row("notice", notice);
     }
     text
+}
+
+/// What of the machine is known, in one line.
+fn machine(vitals: &VitalSigns) -> String {
+    let mut parts = Vec::new();
+    if let Some(board) = &vitals.board {
+        parts.push(board.clone());
+    }
+    if let Some(free) = vitals.disk_free_bytes {
+        parts.push(format!("{:.1} GB free", free as f64 / 1e9));
+    }
+    if let (Some(node), Some(driver)) = (&vitals.npu_node, &vitals.npu_driver) {
+        parts.push(format!("NPU {node}, driver {driver}"));
+    }
+    if vitals.npu_present == Some(false) {
+        parts.push("no NPU".to_owned());
+    }
+    if vitals.clock_synchronised == Some(false) {
+        parts.push("its clock is not synchronised".to_owned());
+    }
+    if parts.is_empty() { "tells nothing of itself".to_owned() } else { parts.join(", ") }
 }
 
 fn line(backend: &BackendStatus) -> String {
@@ -123,6 +158,8 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::wire::body::BodyStatus;
+    use crate::snapshot::body::Level;
 
     #[test]
     fn the_table_says_what_is_degraded() {
@@ -140,6 +177,7 @@ mod tests {
                 retry_in_s: Some(12.4),
                 last_error: Some("down".into()),
                 tokens_per_s: Some(7.5),
+                healthy_tokens_per_s: Some(7.6),
                 degraded: true,
                 head_ms: Some(3.0),
                 first_token_ms: Some(410.0),
@@ -147,12 +185,26 @@ mod tests {
                 gap_p99_ms: Some(151.0),
             }],
             notices: vec!["the disk is full".into()],
+            body: BodyStatus {
+                describe: "I am under stress; my processor has 79 °C.".into(),
+                level: Level::Short,
+                level_reason: Some("the processor has 79 °C".into()),
+                vitals: VitalSigns {
+                    disk_free_bytes: Some(21_474_836_480),
+                    npu_present: Some(false),
+                    ..VitalSigns::default()
+                },
+                ..BodyStatus::default()
+            },
             ..Status::default()
         };
         let expected = "\
 agent     Crayfish (crayfish 0.1.0)
 up        1 h 1 min, process 42, 0 turns running
 inference offline: nobody listens
+body      I am under stress; my processor has 79 °C.
+governor  short: the processor has 79 °C
+machine   21.5 GB free, no NPU
 database  cannot be written
 primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
 7.5 tokens/s, first token after 0.4 s, gaps 140 ms (99 of 100 within 151 ms) \

@@ -14,6 +14,7 @@
     reason = "a measuring program: threads, blocking sockets, and a panic is the right end"
 )]
 
+mod body;
 mod chat;
 mod daemon;
 mod first_word;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     if !std::env::args().any(|argument| argument == "--reserve") {
         figures.extend(start(&programs.crayfish));
         figures.push(idle(&programs.crayfish));
+        figures.extend(body::figures(&programs));
         figures.extend(chat::figures(&programs));
         figures.extend(first_word::figures(&programs));
         figures.extend(socket::figures(&programs));

@@ -111,6 +111,7 @@ impl Plan<'_> {
         if self.reserve { told("PEERS_RELEASE").into() } else { program().to_owned() }
     }
 
+    /// The machine's own load changes no answer.
     /// Backends that failed are tried again after moments, not after seconds.
     fn config(&self, http: SocketAddr) -> String {
         let Self { primary, openai, context_tokens, ollama, ollama_model, hailo, .. } = self;
@@ -124,6 +125,7 @@ impl Plan<'_> {
              \x20 context_tokens: {context_tokens}\n\
              web_chat:\n  port: {}\n\
              agent:\n  answer_tokens_max: {}\n  temperature: 0\n\
+             governor:\n  enabled: false\n\
              provider:\n  breaker_open_for_s: 0.2\n  breaker_open_max_s: 1\n\
              reserve:\n  enabled: {}\n  unload_after_s: 1\n",
             http.port(),
