@@ -57,6 +57,30 @@ pub enum Event {
         /// Sentence with the names it offers.
         detail: String,
     },
+    /// The reserve's model is being fetched.
+    ModelFetching {
+        /// How far it is, in a sentence.
+        progress: String,
+    },
+    /// The reserve's model is here.
+    ModelFetched {
+        /// Its name.
+        name: String,
+    },
+    /// The reserve's model could not be fetched; it is tried again.
+    ModelFetchFailed {
+        /// Why.
+        reason: String,
+    },
+    /// A model does not take a field of requests; it is left out from now on.
+    FieldRefused {
+        /// The backend.
+        backend: String,
+        /// Its model.
+        model: String,
+        /// `tools` or `thinking`.
+        field: &'static str,
+    },
     /// A server told a prompt size that does not match what was sent.
     PromptTruncated {
         /// The backend.
@@ -120,6 +144,10 @@ impl Event {
             Self::BackendRestarted { .. } => "backend.restarted",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
+            Self::ModelFetching { .. } => "model.fetching",
+            Self::ModelFetched { .. } => "model.fetched",
+            Self::ModelFetchFailed { .. } => "model.fetch_failed",
+            Self::FieldRefused { .. } => "provider.field_refused",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
             Self::TurnEnded { .. } => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",
@@ -148,6 +176,12 @@ impl Events {
         match &event {
             Event::TurnEnded { session, turn, outcome } => {
                 tracing::debug!(event = event.name(), session, turn, outcome, "turn ended");
+            }
+            Event::ModelFetching { progress } => {
+                tracing::debug!(event = event.name(), progress, "the model is on its way");
+            }
+            Event::ModelFetched { name } => {
+                tracing::info!(event = event.name(), name, "the model is here");
             }
             Event::BackendFound { .. } => {
                 tracing::info!(event = event.name(), detail = ?event, "a model server is there");

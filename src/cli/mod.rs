@@ -1,7 +1,7 @@
 //! The command line: one file a verb.
 //!
 //! The client verbs (`chat`, `ask`, `status`) talk to the daemon over its socket and know nothing
-//! else of it; `run` becomes the daemon.
+//! else of it; `model` sees to files that the daemon looks at by itself; `run` becomes the daemon.
 
 mod ask;
 mod chat;
@@ -47,6 +47,13 @@ mod code {
     /// A person stopped it: 128 + SIGINT, as shells say it.
     pub(super) const INTERRUPTED: u8 = 130;
 }
+
+/// The backend that is a small model inside the daemon.
+const RESERVE: &str = "reserve";
+
+/// What a person must know before they judge its answers.
+const RESERVE_SPEAKS: &str = "a small reserve model answers, and it is often wrong; for good \
+     answers start Ollama with qwen2.5:1.5b";
 
 /// A resident companion for a Raspberry Pi 5 with a Hailo-10H NPU
 #[derive(Debug, Parser)]
@@ -95,8 +102,8 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
     };
     match line.verb.unwrap_or(Verb::Run(line.run)) {
         Verb::Run(args) => {
-            model::offer(&args);
-            daemon::run(args.into())
+            let fetch = model::offer(&args);
+            daemon::run(args.wish(fetch))
         }
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
         #[cfg(feature = "sim")]
@@ -109,7 +116,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// daemon, whose code is that of `sysexits.h`: a service manager must not start it again.
 fn usage_code(verb: Option<&OsString>) -> u8 {
     let client = |verb: &OsString| {
-        ["chat", "ask", "status", "check"].iter().any(|known| verb.as_os_str() == *known)
+        ["chat", "ask", "status", "check", "model"].iter().any(|known| verb.as_os_str() == *known)
     };
     if verb.is_some_and(client) { code::USAGE } else { daemon::exit::USAGE }
 }

@@ -49,7 +49,7 @@ enum ModelVerb {
         /// As `list` shows it
         name: String,
     },
-    /// Use this model from the next start of the daemon on
+    /// Use this model from the next answer on; a daemon that runs need not be started again
     Use {
         /// As `list` shows it
         name: String,
@@ -57,7 +57,7 @@ enum ModelVerb {
 }
 
 /// Runs the verb and gives its exit code.
-pub(super) async fn run(args: &ModelArgs, out: &mut dyn Write, err: &mut dyn Write) -> u8 {
+pub(super) async fn run(args: &ModelArgs, out: &mut dyn Write, err: &mut (dyn Write + Send)) -> u8 {
     let ground = ground(args.config.as_deref(), args.state.clone());
     let (config, shelf) = match ground {
         Ok(ground) => ground,
@@ -68,7 +68,7 @@ pub(super) async fn run(args: &ModelArgs, out: &mut dyn Write, err: &mut dyn Wri
         ModelVerb::Fetch => fetch_shown(&config, &shelf, err).await,
         ModelVerb::Remove { name } => named(shelf.remove(name), name, "is removed."),
         ModelVerb::Use { name } => {
-            named(shelf.choose(name), name, "will be used from the next start of crayfish on.")
+            named(shelf.choose(name), name, "is used from the next answer on.")
         }
     };
     match done {
@@ -81,58 +81,58 @@ pub(super) async fn run(args: &ModelArgs, out: &mut dyn Write, err: &mut dyn Wri
     }
 }
 
-/// Offers, before the daemon runs, to fetch a model if there is neither one nor a server. What
-/// goes wrong here is no reason not to run: the daemon says what it can do.
-pub(super) fn offer(args: &RunArgs) {
-    let Ok((config, shelf)) = ground(args.config.as_deref(), args.state.clone()) else { return };
+/// Offers, before the daemon runs, to fetch a model if there is neither one nor a server. True if
+/// the daemon may fetch one by itself. What goes wrong here is no reason not to run: the daemon
+/// says what it can do.
+pub(super) fn offer(args: &RunArgs) -> bool {
+    let says_yes = std::env::var_os(FETCH_VARIABLE).is_some_and(|word| word == "yes");
+    let Ok((config, shelf)) = ground(args.config.as_deref(), args.state.clone()) else {
+        return says_yes;
+    };
     let mut err = io::stderr();
     let is_person = io::stdin().is_terminal() && err.is_terminal();
-    let says_yes = std::env::var_os(FETCH_VARIABLE).is_some_and(|word| word == "yes");
-    let Some(wish) = wish(config.model.fetch, says_yes, is_person) else { return };
-    if !cfg!(feature = "reserve") || shelf.in_use().is_some() {
-        return;
+    let has_reserve = cfg!(feature = "reserve") && config.reserve.enabled;
+    if says_yes || !has_reserve || !asks(config.model.fetch, is_person) || shelf.in_use().is_some()
+    {
+        return says_yes;
     }
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
-        return;
+        return says_yes;
     };
     let hardware = &config.hardware;
     let mut urls = vec![hardware.cpu_url.as_str()];
     urls.extend(hardware.npu_acceleration.then_some(hardware.hailo_url.as_str()));
     urls.extend(config.openai.as_ref().map(|server| server.url.as_str()));
     if runtime.block_on(fetch::somebody_answers(&urls)) {
-        return;
+        return says_yes;
     }
-    let agreed = wish == Wish::Fetch || asked(&mut io::stdin().lock(), &mut err);
-    let said = if agreed {
-        match runtime.block_on(fetch_shown(&config, &shelf, &mut err)) {
-            Ok(text) => text,
-            Err(why) => format!("crayfish: {why}\n{WITHOUT}"),
-        }
+    let said = if asked(&mut io::stdin().lock(), &mut err) {
+        let interrupted = tokio::signal::ctrl_c();
+        runtime.block_on(async {
+            tokio::select! {
+                biased;
+                _ = interrupted => format!("Stopped; what has come is kept.\n{WITHOUT}"),
+                fetched = fetch_shown(&config, &shelf, &mut err) => {
+                    fetched.unwrap_or_else(|why| format!("crayfish: {why}\n{WITHOUT}"))
+                }
+            }
+        })
     } else {
         WITHOUT.to_owned()
     };
     // Nobody reads it: the daemon's notices say it as well.
     let _unread = err.write_all(said.as_bytes());
+    says_yes
 }
 
 /// What a daemon without any model is good for, and the ways out.
-const WITHOUT: &str = "crayfish runs without a model: it answers what needs none (the time, its \
-     own state), keeps the conversation,\nand goes on by itself when a server appears. For a \
-     model, start Ollama with qwen2.5:1.5b, or: crayfish model fetch\n";
+const WITHOUT: &str = "crayfish runs without a model: it shows its state and your conversations, \
+     keeps what you write,\nand answers as soon as there is a model. Start Ollama with \
+     qwen2.5:1.5b, or: crayfish model fetch\n";
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
-    Ask,
-    Fetch,
-}
-
-fn wish(fetch: Fetch, says_yes: bool, is_person: bool) -> Option<Wish> {
-    match fetch {
-        _ if says_yes => Some(Wish::Fetch),
-        Fetch::Auto => Some(Wish::Fetch),
-        Fetch::Ask if is_person => Some(Wish::Ask),
-        Fetch::Ask | Fetch::Never => None,
-    }
+/// Whether a person is asked.
+fn asks(fetch: Fetch, is_person: bool) -> bool {
+    fetch == Fetch::Ask && is_person
 }
 
 fn asked(input: &mut dyn BufRead, out: &mut dyn Write) -> bool {
@@ -181,7 +181,7 @@ fn named(done: io::Result<()>, name: &str, says: &str) -> Result<String, String>
 async fn fetch_shown(
     config: &Config,
     shelf: &Shelf,
-    err: &mut dyn Write,
+    err: &mut (dyn Write + Send),
 ) -> Result<String, String> {
     let order =
         Order { url: config.model.url.as_str().to_owned(), sha256: config.model.sha256.clone() };
@@ -207,7 +207,13 @@ async fn fetch_shown(
     }
     let path = fetched.map_err(|error| error.to_string())?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Ok(format!("{name} is here. It answers when no model server does.\n"))
+    let used = shelf.in_use().filter(|used| *used != path);
+    Ok(match used.as_deref().and_then(Path::file_stem).map(|used| used.to_string_lossy()) {
+        None => format!("{name} is here. It answers when no model server does.\n"),
+        Some(used) => {
+            format!("{name} is here, and {used} is used. To change it: crayfish model use {name}\n")
+        }
+    })
 }
 
 /// One line of progress.
@@ -247,17 +253,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_fetched_without_somebodys_word() {
-        let table = [
-            (Fetch::Ask, false, false, None),
-            (Fetch::Ask, false, true, Some(Wish::Ask)),
-            (Fetch::Ask, true, false, Some(Wish::Fetch)),
-            (Fetch::Auto, false, false, Some(Wish::Fetch)),
-            (Fetch::Never, false, true, None),
-            (Fetch::Never, true, false, Some(Wish::Fetch)),
-        ];
-        for (fetch, says_yes, is_person, want) in table {
-            assert_eq!(wish(fetch, says_yes, is_person), want, "{fetch:?} {says_yes} {is_person}");
+    fn only_a_person_is_asked() {
+        for (fetch, is_person, want) in [
+            (Fetch::Ask, false, false),
+            (Fetch::Ask, true, true),
+            (Fetch::Auto, true, false),
+            (Fetch::Never, true, false),
+        ] {
+            assert_eq!(asks(fetch, is_person), want, "{fetch:?} {is_person}");
         }
     }
 

@@ -9,6 +9,7 @@ use super::clean::Clean;
 use super::code;
 use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
+use super::{RESERVE, RESERVE_SPEAKS};
 use crate::session::wire::{BackendStatus, ClientFrame, ServerFrame, Status};
 
 /// Show what the daemon does and what is degraded
@@ -75,6 +76,9 @@ pub(super) fn table(status: &Status) -> String {
     row("database", if status.store_ok { "ok" } else { "cannot be written" });
     for backend in &status.backends {
         row(&backend.slot, &line(backend));
+    }
+    if status.active_backend == RESERVE {
+        row("notice", RESERVE_SPEAKS);
     }
     for notice in &status.notices {
         row("notice", notice);
@@ -156,6 +160,8 @@ primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
 notice    the disk is full
 ";
         assert_eq!(table(&status), expected);
+        let reserve = Status { active_backend: "reserve".into(), ..status };
+        assert!(table(&reserve).contains("notice    a small reserve model answers"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::download::Standing;
 use super::systemd::Manager;
 use crate::agent::service::Agent;
 use crate::event::{Event, Events};
@@ -22,12 +23,9 @@ const REFRESH: Duration = Duration::from_secs(15);
 /// Notices kept beside those that follow from the state: enough for every part to have one.
 const NOTICES_MAX: usize = 8;
 
-/// The backend that is a small model inside this process.
-const RESERVE: &str = "reserve";
-
-/// What a person must know before they judge its answers.
-const RESERVE_SPEAKS: &str = "A small reserve model answers, and it is often wrong. For good \
-     answers start Ollama with qwen2.5:1.5b.";
+/// What helps where nobody can answer because nothing is there that could.
+const NO_MODEL: &str = "No model is here. For good answers start Ollama with qwen2.5:1.5b; for a \
+     small model inside this program (98 MB): crayfish model fetch";
 
 /// What the snapshot is made of.
 #[derive(Clone)]
@@ -40,6 +38,8 @@ pub(super) struct Sources {
     pub(super) events: Events,
     /// Sentences from the start that stay true until the next one.
     pub(super) notices: Vec<String>,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// Publishes until `stop`.
@@ -104,6 +104,10 @@ pub(super) fn notice(event: &Event) -> Option<String> {
             "{backend} read only {counted} of at least {expected} tokens of a prompt: it cuts \
              prompts in silence. Give it a larger context."
         )),
+        Event::FieldRefused { backend, model, field: "tools" } => Some(format!(
+            "{model} on {backend} does not take tools and is asked without them. A model with \
+             the capability \"tools\" would, for example qwen2.5:1.5b on Ollama."
+        )),
         Event::TaskFailed { task, outcome } => Some(format!("The {task} task {outcome}.")),
         _ => None,
     }
@@ -124,13 +128,18 @@ impl Sources {
             ));
         }
         if store.late > 0 {
-            notices.push(format!(
-                "The disk was slow: {} pieces of answers were shown before they were stored.",
-                store.late
-            ));
+            let pieces = match store.late {
+                1 => "1 piece of an answer was".to_owned(),
+                count => format!("{count} pieces of answers were"),
+            };
+            notices.push(format!("The disk was slow: {pieces} shown before being stored."));
         }
-        if active.as_deref() == Some(RESERVE) {
-            notices.push(RESERVE_SPEAKS.to_owned());
+        match self.standing.sentence() {
+            Some(sentence) => notices.push(sentence),
+            None if active.is_none() && self.provider.misses_reserve() => {
+                notices.push(NO_MODEL.to_owned());
+            }
+            None => {}
         }
         Snapshot {
             designation: self.designation.clone(),
@@ -157,6 +166,14 @@ mod tests {
         let aside = "crayfish.db.damaged".to_owned();
         assert!(notice(&Event::StoreReplaced { aside }).is_some());
         assert!(notice(&Event::StoreRecovered).is_none());
+        let refused = |field| Event::FieldRefused {
+            backend: "ollama".into(),
+            model: "tiny:latest".into(),
+            field,
+        };
+        let told = notice(&refused("tools")).unwrap();
+        assert!(told.starts_with("tiny:latest on ollama does not take tools"), "{told}");
+        assert_eq!(notice(&refused("thinking")), None, "nobody misses it");
     }
 
     #[test]

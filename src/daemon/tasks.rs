@@ -29,6 +29,9 @@ pub const AGENT: Spec = row("agent", Policy::ExitProcess, 2, 8);
 /// Warm-up, and probes of backends whose breaker is open.
 pub const RECOVERY: Spec = row("recovery", RESTART, 2, 1);
 
+/// Fetches the reserve's model where that was allowed beforehand.
+pub const MODEL: Spec = row("model", RESTART, 2, 1);
+
 /// Publishes the snapshot.
 pub const STATUS: Spec = row("status", RESTART, 5, 1);
 
@@ -40,7 +43,7 @@ pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
 pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
-pub const ALL: [Spec; 8] = [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, STATUS, BEAT, STORE];
+pub const ALL: [Spec; 9] = [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, STATUS, BEAT, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {

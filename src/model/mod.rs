@@ -5,6 +5,7 @@
 //! the first one by name is used.
 
 pub mod fetch;
+mod package;
 
 use std::fs;
 use std::io;

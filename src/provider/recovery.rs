@@ -12,14 +12,14 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backend::{ChatDelta, ChatRequest, GivesWay, Message, Presence, Role, Sampling};
+use super::backend::{ChatDelta, ChatRequest, Message, Presence, Role, Sampling};
 use super::breaker::{Outcome, State};
 use super::engine::Engine;
 use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
 use super::lease::{Ask, Priority};
-use super::{Job, Provider};
+use super::{Job, Provider, kept};
 
 /// A server that starts beside us is looked for this often and this long before the breaker's
 /// own rhythm takes over (specification 5A.9).
@@ -41,9 +41,6 @@ const PROBE_MAX: Duration = Duration::from_secs(150);
 /// How often a model that is missing is looked for: whoever has just fetched it may wait so long
 /// for the status to say it. Questions are tried at any time.
 const MISSING_LOOK: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
-const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
 
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
@@ -100,14 +97,21 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            let watching = async { tokio::join!(self.watch_for_hangs(), self.look_for_missing()) };
-            tokio::join!(self.warm_up(), probing, watching, self.give_way());
+            let start = async {
+                self.warm_up().await;
+                self.ready_the_stand_in().await;
+            };
+            let watching = async {
+                tokio::join!(self.watch_for_hangs(), self.look_for_missing(), self.keep_notes())
+            };
+            tokio::join!(start, probing, watching, self.give_way());
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work => {}
         }
+        self.write_notes();
     }
 
     /// Finds out which backends are there, and loads the model of the first one so that the first
@@ -140,59 +144,16 @@ impl Provider {
             }
         }
     }
-
-    /// Tells backends in this process whether the machine suffers: what is not loaded stays so,
-    /// and what nobody uses is let go.
-    pub fn set_strained(&self, strained: bool) {
-        for engine in &self.engines {
-            engine.backend.strained(strained);
-        }
-    }
-
-    /// Lets stand-ins go when a backend before them has been usable for as long as they want, and
-    /// when the machine suffers: a model beside a healthy server is memory for nothing.
-    async fn give_way(&self) {
-        let mut usable_since = vec![None; self.engines.len()];
-        loop {
-            tokio::time::sleep(GIVE_WAY_LOOK).await;
-            let now = Instant::now();
-            let mut earliest: Option<Instant> = None;
-            for (engine, since) in self.engines.iter().zip(&mut usable_since) {
-                let gives_way = match engine.backend.gives_way() {
-                    GivesWay::Never => false,
-                    GivesWay::Now => true,
-                    GivesWay::After(wait) => {
-                        earliest.is_some_and(|since| now.saturating_duration_since(since) >= wait)
-                    }
-                };
-                if gives_way {
-                    let_go(engine).await;
-                }
-                *since = engine.gate.health().usable.then(|| since.unwrap_or(now));
-                earliest = match (earliest, *since) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-        }
-    }
-}
-
-/// Unloads the model when nobody uses it.
-async fn let_go(engine: &Engine) {
-    let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return };
-    let result = command(&mut in_flight, engine.backend.unload()).await;
-    engine.cache().forget();
-    tracing::info!(backend = engine.backend.name(), well = result.is_ok(), "gave way");
 }
 
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
 /// is opened, so that the status is the truth before anybody asks; an open one whose server has
 /// come up is hurried.
-async fn look(engine: &Engine) -> bool {
+pub(super) async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            kept::recognise(engine, &presence).await;
             engine.gate.note_found();
             engine.gate.hurry();
             closed
@@ -224,7 +185,7 @@ fn missing(engine: &Engine, presence: &Presence) -> String {
 
 /// Loads the model and tries it. A person who comes meanwhile waits for the load: it cannot be
 /// called back, and theirs would only queue behind it inside the server.
-async fn load(engine: &Engine) -> bool {
+pub(super) async fn load(engine: &Engine) -> bool {
     let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return false };
     // A person was answered while this waited for the slot: the model is warm, and another prompt
     // would drop their conversation from the server's cache.
@@ -315,6 +276,7 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     if presence.model.is_none() {
         return Err(Fault::new(Class::ModelMissing, Phase::Head, missing(engine, &presence)));
     }
+    kept::recognise(engine, &presence).await;
     let Some(mut in_flight) = in_flight(engine, Priority::Owner).await else {
         return Err(Fault::new(Class::Busy, Phase::Connect, "the slot is taken"));
     };
@@ -327,7 +289,7 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     command(&mut in_flight, engine.backend.load()).await
 }
 
-async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
+pub(super) async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
     let ask = Ask { priority, conversation: 0, expected: Duration::from_secs(10) };
     let slot = engine.lease.acquire(ask, |_| {}).await.ok()?;
     Some(InFlight::new(slot, &engine.backend, super::budget::prompt_tokens(&ping())))

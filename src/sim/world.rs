@@ -32,6 +32,9 @@ pub(super) const BACKGROUND_QUIET_S: f64 = 20.0;
 /// Past turns that the model sees at most.
 pub(super) const TURNS_MAX: usize = 8;
 
+/// A machine with memory to spare for a model that is loaded ahead of its use.
+const MEMINFO: &str = "MemAvailable: 4000000 kB\n";
+
 /// The daemon's configuration: patience in proportion to short answers, so that every limit is
 /// reached within a run.
 const CONFIG: &str = "
@@ -188,6 +191,7 @@ impl World {
             self.between(fate);
         }
         let _ = std::fs::remove_dir_all(&self.state);
+        let _ = std::fs::remove_dir_all(self.machine());
         let facts = self.book.open();
         let accepted = facts.questions.values().filter(|one| one.accepted_at.is_some());
         let (questions, answers) = accepted
@@ -203,6 +207,11 @@ impl World {
         }
     }
 
+    /// Where the files of the simulated machine are.
+    fn machine(&self) -> PathBuf {
+        self.options.scratch.join(format!("{:x}-machine", self.options.seed))
+    }
+
     /// The server that is asked when the NPU's cannot answer.
     pub(super) fn fallback(&self) -> Kind {
         self.servers[1].kind
@@ -211,6 +220,8 @@ impl World {
     fn settle(&self) -> std::io::Result<()> {
         let _ = std::fs::remove_dir_all(&self.state);
         std::fs::create_dir_all(&self.state)?;
+        std::fs::create_dir_all(self.machine().join("proc"))?;
+        disk::put(&self.machine().join("proc/meminfo"), MEMINFO.as_bytes())?;
         let with = match self.fallback() {
             Kind::OpenAi => WITH_OPENAI,
             Kind::Hailo | Kind::Ollama => WITH_OLLAMA,
@@ -268,6 +279,7 @@ impl World {
             clock: Arc::clone(&self.clock) as _,
             http: Arc::clone(&http) as _,
             medium: Arc::clone(&self.disk) as _,
+            machine: self.machine(),
         };
         let running = tokio::select! {
             biased;

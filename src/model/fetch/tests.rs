@@ -45,7 +45,7 @@ fn order() -> Order {
 }
 
 async fn run(hub: &Hub, shelf: &Shelf) -> Result<PathBuf, FetchError> {
-    download(hub, shelf, &order(), &mut |_| {}).await
+    fetch_from(hub, shelf, &order(), &mut |_| {}).await
 }
 
 #[tokio::test]
@@ -73,6 +73,7 @@ async fn a_server_that_sends_all_again_is_taken_at_its_word() {
     fs::write(shelf.directory.join("a.part"), b"rubbish").unwrap();
     let path = run(&hub(vec![response(200, vec![Ok(MODEL.to_vec())])]), &shelf).await.unwrap();
     assert_eq!(fs::read(path).unwrap(), MODEL);
+    fs::remove_file(shelf.path("a").unwrap()).unwrap();
     fs::write(shelf.directory.join("a.part"), MODEL).unwrap();
     assert!(run(&hub(vec![response(416, vec![])]), &shelf).await.is_ok(), "all was here");
 }
@@ -89,8 +90,37 @@ async fn a_wrong_file_is_thrown_away_and_other_answers_are_no_file() {
     let circle = run(&hub((0..6).map(|_| sent_on("http://hub/a.gguf")).collect()), &shelf).await;
     assert!(matches!(circle, Err(FetchError::Network(HttpError::Malformed(_)))));
     let order = Order { url: "http://hub/page".to_owned(), ..order() };
-    let no_name = download(&hub(vec![]), &shelf, &order, &mut |_| {}).await;
+    let no_name = fetch_from(&hub(vec![]), &shelf, &order, &mut |_| {}).await;
     assert!(matches!(no_name, Err(FetchError::NoName(_))));
+}
+
+#[tokio::test]
+async fn what_is_here_is_not_fetched_again_unless_it_is_damaged() {
+    let state = tempfile::tempdir().unwrap();
+    let shelf = Shelf::of(state.path());
+    let path = run(&hub(vec![response(200, vec![Ok(MODEL.to_vec())])]), &shelf).await.unwrap();
+    assert_eq!(run(&hub(vec![]), &shelf).await.unwrap(), path, "nobody was asked");
+    fs::write(&path, &MODEL[..5]).unwrap();
+    run(&hub(vec![response(200, vec![Ok(MODEL.to_vec())])]), &shelf).await.unwrap();
+    assert_eq!(fs::read(&path).unwrap(), MODEL);
+}
+
+#[tokio::test]
+async fn two_who_fetch_do_not_write_into_each_others_file() {
+    let state = tempfile::tempdir().unwrap();
+    let shelf = Shelf::of(state.path());
+    let held = Part::take(&shelf, &shelf.path("a").unwrap()).unwrap();
+    assert!(matches!(run(&hub(vec![]), &shelf).await, Err(FetchError::Underway)));
+    drop(held);
+    assert!(run(&hub(vec![response(200, vec![Ok(MODEL.to_vec())])]), &shelf).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_is_said_with_its_place() {
+    let state = tempfile::tempdir().unwrap();
+    fs::write(state.path().join("models"), b"a file where the directory should be").unwrap();
+    let error = run(&hub(vec![]), &Shelf::of(state.path())).await.unwrap_err();
+    assert!(error.to_string().contains("a.part"), "{error}");
 }
 
 #[test]

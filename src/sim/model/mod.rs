@@ -326,6 +326,9 @@ impl Server {
                 format!(r#"{{"object":"list","data":[{{"id":"{model}","owned_by":"llamacpp"}}]}}"#),
             ),
             ("/api/version", Kind::Ollama) => (200, r#"{"version":"0.33.0"}"#.into()),
+            // Of Ollama this takes no lock.
+            ("/api/ps", Kind::Ollama) if !self.state().loaded => (200, r#"{"models":[]}"#.into()),
+            ("/api/ps", Kind::Ollama) => (200, format!(r#"{{"models":[{{"name":"{model}"}}]}}"#)),
             ("/api/show", Kind::Ollama) => (200, r#"{"capabilities":["completion"]}"#.into()),
             (path, _) => {
                 self.journal.broken(&format!("{} was asked for {path}", self.kind.name()));

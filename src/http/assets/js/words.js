@@ -65,7 +65,7 @@ const TABLE = {
   "chip.away": ["Not connected", "未连接"],
   "chip.offline": ["No model", "没有模型"],
   "chip.reserve": ["Small reserve model", "小型备用模型"],
-  "reserve": ["The model servers are away, so a small reserve model inside the program answers: short, simple and sometimes wrong. Good answers come back with the server.", "模型服务器不可用，由程序内置的小型备用模型回答：简短，有时不准确。服务器恢复后回答会更好。"],
+  "reserve": ["A small reserve model inside the program answers: short, simple and often wrong. For good answers start Ollama with qwen2.5:1.5b.", "由程序内置的小型备用模型回答：简短，常有错误。要得到好的回答，请启动 Ollama 并使用 qwen2.5:1.5b。"],
   "offline": ["No model answers right now. Your messages are kept in the log.", "目前没有可用的模型。消息会保存在日志中。"],
   "about.title": ["Who speaks", "谁在回答"],
   "about.primary": ["first choice", "首选"],
