@@ -42,6 +42,7 @@ mod in_flight;
 mod ndjson;
 mod phases;
 mod server;
+mod stand_in;
 mod visible;
 
 #[cfg(test)]

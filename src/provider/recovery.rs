@@ -12,9 +12,9 @@ use futures_util::future::{BoxFuture, join_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::backend::{ChatDelta, ChatRequest, GivesWay, Message, Presence, Role, Sampling};
+use super::backend::{ChatDelta, ChatRequest, Message, Presence, Role, Sampling};
 use super::breaker::{Outcome, State};
-use super::engine::{Engine, SlotName};
+use super::engine::Engine;
 use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
@@ -37,13 +37,6 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
-
-/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
-/// for the status to say it. Questions are tried at any time.
-const MISSING_LOOK: Duration = Duration::from_secs(10);
-
-/// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
-const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
 
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
@@ -128,76 +121,12 @@ impl Provider {
             tokio::time::sleep(START_POLL).await;
         }
     }
-
-    /// Finds out that a model which was missing has come.
-    async fn look_for_missing(&self) {
-        loop {
-            tokio::time::sleep(MISSING_LOOK).await;
-            for engine in &self.engines {
-                if engine.gate.misses_model() {
-                    look(engine).await;
-                }
-            }
-        }
-    }
-
-    /// Tells backends in this process whether the machine suffers: what is not loaded stays so,
-    /// and what nobody uses is let go.
-    pub fn set_strained(&self, strained: bool) {
-        for engine in &self.engines {
-            engine.backend.strained(strained);
-        }
-    }
-
-    /// Whether the last one in the order is there and only wants a model.
-    #[must_use]
-    pub fn misses_reserve(&self) -> bool {
-        self.engines
-            .last()
-            .is_some_and(|engine| engine.slot == SlotName::Reserve && engine.gate.misses_model())
-    }
-
-    /// Lets stand-ins go when a backend before them has been usable for as long as they want, and
-    /// when the machine suffers: a model beside a healthy server is memory for nothing.
-    async fn give_way(&self) {
-        let mut usable_since = vec![None; self.engines.len()];
-        loop {
-            tokio::time::sleep(GIVE_WAY_LOOK).await;
-            let now = Instant::now();
-            let mut earliest: Option<Instant> = None;
-            for (engine, since) in self.engines.iter().zip(&mut usable_since) {
-                let gives_way = match engine.backend.gives_way() {
-                    GivesWay::Never => false,
-                    GivesWay::Now => true,
-                    GivesWay::After(wait) => {
-                        earliest.is_some_and(|since| now.saturating_duration_since(since) >= wait)
-                    }
-                };
-                if gives_way {
-                    let_go(engine).await;
-                }
-                *since = engine.gate.health().usable.then(|| since.unwrap_or(now));
-                earliest = match (earliest, *since) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
-            }
-        }
-    }
-}
-
-/// Unloads the model when nobody uses it.
-async fn let_go(engine: &Engine) {
-    let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return };
-    let result = command(&mut in_flight, engine.backend.unload()).await;
-    engine.cache().forget();
-    tracing::info!(backend = engine.backend.name(), well = result.is_ok(), "gave way");
 }
 
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
 /// is opened, so that the status is the truth before anybody asks; an open one whose server has
 /// come up is hurried.
-async fn look(engine: &Engine) -> bool {
+pub(super) async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
@@ -335,7 +264,7 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     command(&mut in_flight, engine.backend.load()).await
 }
 
-async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
+pub(super) async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
     let ask = Ask { priority, conversation: 0, expected: Duration::from_secs(10) };
     let slot = engine.lease.acquire(ask, |_| {}).await.ok()?;
     Some(InFlight::new(slot, &engine.backend, super::budget::prompt_tokens(&ping())))
