@@ -72,6 +72,15 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// A model does not take a field of requests; it is left out from now on.
+    FieldRefused {
+        /// The backend.
+        backend: String,
+        /// Its model.
+        model: String,
+        /// `tools` or `thinking`.
+        field: &'static str,
+    },
     /// A server told a prompt size that does not match what was sent.
     PromptTruncated {
         /// The backend.
@@ -138,6 +147,7 @@ impl Event {
             Self::ModelFetching { .. } => "model.fetching",
             Self::ModelFetched { .. } => "model.fetched",
             Self::ModelFetchFailed { .. } => "model.fetch_failed",
+            Self::FieldRefused { .. } => "provider.field_refused",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
             Self::TurnEnded { .. } => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",

@@ -149,6 +149,10 @@ pub const TOKEN_GAPS_KEPT: usize = 1024;
 /// somebody else may have asked of it takes 146 s.
 pub const HUNG_AFTER: Duration = Duration::from_secs(180);
 
+/// How often what was learned of the model servers is written down, if it has changed. It saves
+/// the next start some answers of learning; more often would wear the card for nothing.
+pub const LEARNED_KEPT_EVERY: Duration = Duration::from_secs(600);
+
 /// Longest run of the command that restarts a hung server; systemd itself kills after 90 s.
 pub const RESTART_COMMAND_MAX: Duration = Duration::from_secs(120);
 

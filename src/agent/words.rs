@@ -105,6 +105,9 @@ fn reason(cause: &Cause) -> String {
         Some(Class::Truncated) => format!("its server stopped in the middle ({detail})"),
         Some(Class::Busy) => "its server is busy".to_owned(),
         Some(Class::Unauthorised) => format!("it refused my key ({detail}); see openai.api_key"),
+        Some(Class::Unsupported(field)) => {
+            format!("its model {} does not take {}", cause.model, field.as_str())
+        }
         Some(Class::EmptyAnswer) => "it gave an empty answer".to_owned(),
         Some(Class::BadOutput) => "it gave garbage".to_owned(),
         Some(Class::ThinkOverrun) => "it thought and never came to an answer".to_owned(),

@@ -1,7 +1,9 @@
 //! Builds the backends that the configuration puts into slots.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use super::machine::{Machine, Notes};
 use super::restart::Command;
 use crate::config::Config;
 use crate::config::sections::hardware;
@@ -16,6 +18,12 @@ use crate::provider::lent::Lent;
 use crate::provider::ollama::{Ollama, OllamaConfig, OllamaTimeouts};
 use crate::provider::openai::{OpenAi, OpenAiConfig, OpenAiTimeouts};
 
+/// What the daemon lends its engines.
+pub(super) struct Lends {
+    pub(super) machine: Arc<Machine>,
+    pub(super) notes: Arc<Notes>,
+}
+
 /// The engines in the order in which they are tried.
 ///
 /// The small model inside the process is the reserve unless another was named or it is switched
@@ -25,6 +33,7 @@ pub(super) fn engines(
     models: Option<&Shelf>,
     http: &Arc<dyn Http>,
     events: &Events,
+    lends: &Lends,
 ) -> Vec<Engine> {
     let mut slots = config.hardware.slots;
     let has_reserve = slots.iter().any(|backend| backend == hardware::Backend::Reserve);
@@ -40,19 +49,25 @@ pub(super) fn engines(
     let mut engines = Vec::new();
     for (slot, name) in named {
         let Some(name) = name else { continue };
-        if let Some(backend) = backend(name, config, models, http) {
+        if let Some(backend) = backend(name, config, models, http, &lends.machine.root) {
             let quiet = config.provider.background_quiet;
             let engine = Engine::new(slot, backend, policy(config), quiet, events.clone());
-            engines.push(engine.with(lent(name, config)));
+            engines.push(engine.with(lends.to(name, config)));
         }
     }
     engines
 }
 
-fn lent(name: hardware::Backend, config: &Config) -> Lent {
-    let command = config.hardware.hailo_restart_command.as_deref().and_then(Command::of);
-    let restart = command.filter(|_| name == hardware::Backend::Hailo);
-    Lent { restart: restart.map(|command| Arc::new(command) as _) }
+impl Lends {
+    fn to(&self, name: hardware::Backend, config: &Config) -> Lent {
+        let command = config.hardware.hailo_restart_command.as_deref().and_then(Command::of);
+        let restart = command.filter(|_| name == hardware::Backend::Hailo);
+        Lent {
+            restart: restart.map(|command| Arc::new(command) as _),
+            memory: Some(Arc::clone(&self.machine) as _),
+            notebook: Some(Arc::clone(&self.notes) as _),
+        }
+    }
 }
 
 fn policy(config: &Config) -> Policy {
@@ -70,10 +85,11 @@ fn backend(
     config: &Config,
     models: Option<&Shelf>,
     http: &Arc<dyn Http>,
+    machine: &Path,
 ) -> Option<Arc<dyn Backend>> {
     let http = Arc::clone(http);
     match name {
-        hardware::Backend::Hailo => Some(Arc::new(Hailo::new(http, hailo(config)))),
+        hardware::Backend::Hailo => Some(Arc::new(Hailo::new(http, hailo(config, machine)))),
         hardware::Backend::Ollama => Some(Arc::new(Ollama::new(http, ollama(config)))),
         hardware::Backend::Openai => {
             let openai = openai(config)?;
@@ -105,12 +121,13 @@ fn reserve(_config: &Config, _models: Option<&Shelf>) -> Option<Arc<dyn Backend>
     None
 }
 
-fn hailo(config: &Config) -> HailoConfig {
+fn hailo(config: &Config, machine: &Path) -> HailoConfig {
     let limits = config.provider.hailo;
     HailoConfig {
         url: config.hardware.hailo_url.as_str().to_owned(),
         model: config.hardware.hailo_model.clone(),
         keep_alive_s: limits.keep_alive_s,
+        machine: machine.to_owned(),
         timeouts: HailoTimeouts {
             connect: config.provider.connect,
             head_loaded: limits.head,

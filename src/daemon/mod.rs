@@ -44,6 +44,7 @@ pub mod beat;
 mod download;
 pub mod exit;
 pub mod log;
+mod machine;
 pub mod paths;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;

@@ -104,6 +104,10 @@ pub(super) fn notice(event: &Event) -> Option<String> {
             "{backend} read only {counted} of at least {expected} tokens of a prompt: it cuts \
              prompts in silence. Give it a larger context."
         )),
+        Event::FieldRefused { backend, model, field: "tools" } => Some(format!(
+            "{model} on {backend} does not take tools and is asked without them. A model with \
+             the capability \"tools\" would, for example qwen2.5:1.5b on Ollama."
+        )),
         Event::TaskFailed { task, outcome } => Some(format!("The {task} task {outcome}.")),
         _ => None,
     }
@@ -124,10 +128,11 @@ impl Sources {
             ));
         }
         if store.late > 0 {
-            notices.push(format!(
-                "The disk was slow: {} pieces of answers were shown before they were stored.",
-                store.late
-            ));
+            let pieces = match store.late {
+                1 => "1 piece of an answer was".to_owned(),
+                count => format!("{count} pieces of answers were"),
+            };
+            notices.push(format!("The disk was slow: {pieces} shown before being stored."));
         }
         match self.standing.sentence() {
             Some(sentence) => notices.push(sentence),
@@ -161,6 +166,14 @@ mod tests {
         let aside = "crayfish.db.damaged".to_owned();
         assert!(notice(&Event::StoreReplaced { aside }).is_some());
         assert!(notice(&Event::StoreRecovered).is_none());
+        let refused = |field| Event::FieldRefused {
+            backend: "ollama".into(),
+            model: "tiny:latest".into(),
+            field,
+        };
+        let told = notice(&refused("tools")).unwrap();
+        assert!(told.starts_with("tiny:latest on ollama does not take tools"), "{told}");
+        assert_eq!(notice(&refused("thinking")), None, "nobody misses it");
     }
 
     #[test]

@@ -10,10 +10,11 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backends;
+use super::backends::{self, Lends};
 use super::download::Standing;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
+use super::machine::{Machine, Notes};
 use super::paths::{Env, PathError, Paths};
 use super::reload::{self, settings};
 use super::signals::Signals;
@@ -98,6 +99,8 @@ pub(super) struct Outside {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
+    /// Root of the file system that shows the machine: its memory, its devices.
+    pub(super) machine: PathBuf,
     /// The models of the reserve; absent where there is none.
     pub(super) models: Option<Shelf>,
 }
@@ -225,7 +228,7 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium, models } = outside;
+    let Outside { clock, http, medium, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -239,7 +242,11 @@ pub(super) fn build(
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let engines = backends::engines(config, models.as_ref(), &http, &events);
+    let lends = Lends {
+        machine: Arc::new(Machine { root: machine }),
+        notes: Arc::new(Notes(store.clone())),
+    };
+    let engines = backends::engines(config, models.as_ref(), &http, &events, &lends);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -328,6 +335,7 @@ impl Outside {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
+            machine: PathBuf::from("/"),
             models: Some(Shelf::of(&paths.state)),
         }
     }

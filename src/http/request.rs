@@ -22,8 +22,6 @@ const NAME_TOLD_MAX: usize = 64;
 pub(super) struct ChatBody {
     /// What the person says.
     pub(super) message: String,
-    /// The seed's "wake even while asleep". Taken and without effect: nothing sleeps yet.
-    pub(super) emergency: bool,
     /// The conversation.
     pub(super) session: Option<String>,
     /// A backend by name.
@@ -177,7 +175,9 @@ impl ChatBody {
                     };
                     message = Some(text);
                 }
-                "emergency" => chat.emergency = boolean("emergency", &value)?,
+                // The seed's clients send it to be answered at night. A person is answered at any
+                // hour here, so whatever it says, nothing more is done.
+                "emergency" => drop(boolean("emergency", &value)?),
                 "session" => chat.session = string("session", value)?,
                 "backend" => chat.backend = string("backend", value)?,
                 "stream" => chat.stream = boolean("stream", &value)?,

@@ -202,7 +202,7 @@ fn before_head(error: &reqwest::Error) -> HttpError {
     if error.is_builder() {
         HttpError::Unsendable(detail)
     } else if error.is_connect() {
-        HttpError::Refused(detail)
+        HttpError::Refused(refusal(error))
     } else if cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
         HttpError::Malformed(detail)
     } else {
@@ -229,6 +229,19 @@ fn cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Opti
         next = error.source();
     }
     None
+}
+
+/// Why there is no connection, as the innermost cause has it: people read this.
+fn refusal(error: &reqwest::Error) -> String {
+    let kind = cause::<io::Error>(error).map(io::Error::kind);
+    if kind == Some(io::ErrorKind::ConnectionRefused) {
+        return "nobody listens there".to_owned();
+    }
+    let mut innermost: &dyn StdError = error;
+    while let Some(inner) = innermost.source() {
+        innermost = inner;
+    }
+    innermost.to_string().chars().take(ERROR_CHARS_MAX).collect()
 }
 
 /// An error with its causes in one line; the outer ones alone say only that something failed.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::fault::Fault;
 use super::learned::Learned;
@@ -214,6 +215,23 @@ pub trait Backend: Send + Sync {
 
     /// The system service that runs the server, if it runs on this machine.
     fn service(&self) -> Option<&str> {
+        None
+    }
+
+    /// Where the server is, for telling one from another.
+    fn address(&self) -> &str {
+        ""
+    }
+
+    /// Whether the model is in memory now, asked of the server if that costs it nothing.
+    fn holds_model(&self) -> BoxFuture<'_, bool> {
+        let loaded = self.learned().is_some_and(|learned| learned.is_loaded(Instant::now()));
+        Box::pin(std::future::ready(loaded))
+    }
+
+    /// Memory of this machine that must be free for its model to be loaded ahead of its use, in
+    /// bytes; absent if it is loaded when it is needed.
+    fn memory_to_load(&self) -> Option<u64> {
         None
     }
 

@@ -8,6 +8,7 @@ use super::breaker::{Policy, State};
 use super::cache::Cache;
 use super::fault::{Class, Fault};
 use super::gate::Gate;
+use super::kept::Known;
 use super::lease::Lease;
 use super::lent::Lent;
 use crate::event::Events;
@@ -44,6 +45,7 @@ pub struct Engine {
     pub(super) lease: Arc<Lease>,
     pub(super) lent: Lent,
     cache: Mutex<Cache>,
+    known: Mutex<Known>,
 }
 
 impl Engine {
@@ -65,6 +67,7 @@ impl Engine {
             lease,
             lent: Lent::default(),
             cache: Mutex::new(Cache::inherited()),
+            known: Mutex::default(),
         }
     }
 
@@ -97,6 +100,11 @@ impl Engine {
     pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {
         // Its methods cannot panic half way.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of its notes.
+    pub(super) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// For status and health.

@@ -2,7 +2,7 @@
 //! one request at a time, system first, roles in turn, and that the proof of fitting holds.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -14,9 +14,20 @@ use super::backend::{
     Role,
 };
 use super::fault::{Class, Fault, Phase};
+use super::learned::{Learned, Seed};
 
 /// What the fake does with one request: pauses and items, in order.
 pub(crate) type Script = Vec<(Duration, Result<ChatDelta, Fault>)>;
+
+const SEED: Seed = Seed {
+    context_tokens: 2048,
+    chunk_tokens: 96,
+    chunk: Duration::from_millis(370),
+    tokens_per_s: 7.0,
+    load: Duration::from_secs(8),
+    prefill_max: Some(Duration::from_secs(8)),
+    prefix_cache: false,
+};
 
 pub(crate) struct Fake {
     name: &'static str,
@@ -31,6 +42,12 @@ pub(crate) struct Fake {
     pub(crate) loads: AtomicU32,
     /// Takes connections and answers nothing.
     pub(crate) hangs: AtomicBool,
+    /// Its version, and figures of it.
+    pub(crate) version: Mutex<&'static str>,
+    pub(crate) learned: Learned,
+    /// Whether somebody has loaded its model, and the memory that this takes; 0 is none of ours.
+    pub(crate) held: AtomicBool,
+    pub(crate) memory_to_load: AtomicU64,
     /// What it finds out about the machine.
     pub(crate) hint: Mutex<Option<String>>,
     /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
@@ -80,6 +97,10 @@ impl Fake {
             unloads_work: AtomicBool::new(true),
             loads: AtomicU32::new(0),
             hangs: AtomicBool::new(false),
+            version: Mutex::new("1"),
+            learned: Learned::new(SEED),
+            held: AtomicBool::new(false),
+            memory_to_load: AtomicU64::new(0),
             hint: Mutex::default(),
             gives_way_after_s: AtomicU32::new(0),
             strained: AtomicBool::new(false),
@@ -166,7 +187,8 @@ impl Backend for Fake {
         async {
             self.absence()?;
             let model = self.has_model.load(Ordering::SeqCst).then(|| self.model());
-            Ok(Presence { server: self.name.to_owned(), model, offered: Vec::new() })
+            let server = format!("{} {}", self.name, self.version.lock().unwrap());
+            Ok(Presence { server, model, offered: Vec::new() })
         }
         .boxed()
     }
@@ -186,6 +208,18 @@ impl Backend for Fake {
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
         Duration::from_millis(500)
+    }
+
+    fn holds_model(&self) -> BoxFuture<'_, bool> {
+        async { self.held.load(Ordering::SeqCst) }.boxed()
+    }
+
+    fn memory_to_load(&self) -> Option<u64> {
+        Some(self.memory_to_load.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
+    }
+
+    fn learned(&self) -> Option<&Learned> {
+        Some(&self.learned)
     }
 
     fn hint(&self) -> Option<String> {

@@ -133,6 +133,16 @@ impl Hailo {
         }
     }
 
+    /// The server's name, with the version of the driver where that can be seen: it is the one of
+    /// the server, which does not tell its own.
+    fn release(&self) -> String {
+        let facts = self.server.door.is_local().then(|| hailo::device::facts(&self.config.machine));
+        match facts.and_then(|facts| facts.driver_version) {
+            Some(version) => format!("hailo-ollama with driver {version}"),
+            None => "hailo-ollama".to_owned(),
+        }
+    }
+
     fn foreign(&self, root: &str) -> Fault {
         let found = match root.trim() {
             text if text.contains("Ollama is running") => "Ollama",
@@ -158,6 +168,8 @@ impl Dialogue for Hailo {
             counts_cached_tokens: false,
             think_mode,
             service: Some("hailo-ollama"),
+            // The hat has memory of its own.
+            memory_to_load: None,
         }
     }
 
@@ -184,6 +196,7 @@ impl Dialogue for Hailo {
             decode: Box::new(Ndjson::new(Dialect::Hailo)),
             limits: self.limits(request.num_predict),
             keep_alive_s: self.config.keep_alive_s,
+            fields: Vec::new(),
         };
         self.server.answer(&request, sending)
     }
@@ -202,7 +215,7 @@ impl Dialogue for Hailo {
             return Err(self.foreign(&root.text));
         }
         let model = self.server.find(&aliases(&self.config.model), &offered);
-        Ok(Presence { server: "hailo-ollama".into(), model, offered })
+        Ok(Presence { server: self.release(), model, offered })
     }
 
     /// A load's answer is not proof: after a failed one the server says "load" and does nothing.

@@ -182,7 +182,8 @@ mod tests {
         let backend: Arc<dyn Backend> = Arc::clone(&hailo) as _;
         let engine =
             Engine::new(SlotName::Primary, backend, Policy::default(), SECOND, events.clone());
-        let provider = Provider::new(vec![engine.with(Lent { restart })], events);
+        let provider =
+            Provider::new(vec![engine.with(Lent { restart, ..Lent::default() })], events);
         Rig { hailo, provider, heard }
     }
 

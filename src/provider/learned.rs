@@ -16,9 +16,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::backend::{ChatRequest, Message};
-use super::fault::Class;
+use super::fault::{Class, Field};
 use super::pace::{self, Pace};
 use crate::limits::{IDENTITY_TOKENS_MAX, VOLATILE_TOKENS_MAX};
+
+mod measured;
+mod refused;
+
+pub use measured::Measured;
 
 /// The longest prompt never shrinks below this, in tokens: the identity block, the date and a
 /// short question must fit, or nothing is ever sent that could let it grow again. The slowest
@@ -120,6 +125,8 @@ struct Figures {
     /// Digests of the messages of the last prompt that was answered completely.
     last: Vec<u64>,
     pace: Pace,
+    /// What the model refused, until it is another one.
+    refused: Vec<Field>,
 }
 
 // === impl Learned ===
@@ -128,21 +135,7 @@ impl Learned {
     /// Figures before anything was measured.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        let figures = Figures {
-            chunk_s: seed.chunk.as_secs_f64(),
-            planned_chunk_s: seed.chunk.as_secs_f64(),
-            tokens_per_s: seed.tokens_per_s.clamp(RATE_MIN, RATE_MAX),
-            healthy_per_s: None,
-            slow_answers: 0,
-            load_s: seed.load.as_secs_f64(),
-            prefill_cap: seed.context_tokens,
-            stalls: 0,
-            loaded: Loaded::No,
-            last: Vec::new(),
-            pace: Pace::default(),
-            seed,
-        };
-        Self(Mutex::new(figures))
+        Self(Mutex::new(Figures::new(seed)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Figures> {
@@ -317,6 +310,24 @@ impl Learned {
 }
 
 impl Figures {
+    fn new(seed: Seed) -> Self {
+        Self {
+            chunk_s: seed.chunk.as_secs_f64(),
+            planned_chunk_s: seed.chunk.as_secs_f64(),
+            tokens_per_s: seed.tokens_per_s.clamp(RATE_MIN, RATE_MAX),
+            healthy_per_s: None,
+            slow_answers: 0,
+            load_s: seed.load.as_secs_f64(),
+            prefill_cap: seed.context_tokens,
+            stalls: 0,
+            loaded: Loaded::No,
+            last: Vec::new(),
+            pace: Pace::default(),
+            refused: Vec::new(),
+            seed,
+        }
+    }
+
     fn decoded_at(&mut self, rate: f64) {
         self.tokens_per_s = blend(self.tokens_per_s, rate);
         let healthy = self.healthy_per_s.unwrap_or(rate);
@@ -381,7 +392,7 @@ mod tests {
     use super::*;
     use crate::provider::backend::{Role, Sampling};
 
-    const SEED: Seed = Seed {
+    pub(super) const SEED: Seed = Seed {
         context_tokens: 2048,
         chunk_tokens: 96,
         chunk: Duration::from_millis(370),

@@ -39,6 +39,7 @@ mod door;
 pub mod foreign;
 mod hang;
 mod in_flight;
+mod kept;
 mod ndjson;
 mod phases;
 mod server;
@@ -351,6 +352,11 @@ impl Provider {
                 engine.gate.note_missing(fault.detail.clone());
                 self.events.tell(Event::ModelMissing { backend, detail: fault.detail.clone() });
             }
+            Class::Unsupported(field) => self.events.tell(Event::FieldRefused {
+                backend,
+                model: engine.backend.model(),
+                field: field.as_str(),
+            }),
             Class::OurBug => {
                 tracing::error!(backend, detail = fault.detail, "a server refused what we sent");
             }

@@ -8,6 +8,7 @@
 //! - `num_ctx` and `num_thread` are the same in every request, the load included.
 //! - `truncate: false` and `shift: false` always: a prompt that does not fit is an error.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -17,13 +18,14 @@ use tokio::time::Instant;
 
 use super::backend::{ChatRequest, ChatStream, Presence, Sampling, ToolSpec};
 use super::door::{Door, json as to_json};
-use super::fault::Fault;
+use super::fault::{Fault, Field};
 use super::learned::Seed;
 use super::ndjson::Ndjson;
 use super::parse::Dialect;
 use super::phases::Limits;
 use super::server::{Dialogue, Habits, Sending, Server, WireMessage, keep_alive_s};
 use super::think::ThinkMode;
+use crate::limits::PRELOAD_MEMORY_MIN;
 use crate::net::{Http, Method};
 
 mod config;
@@ -46,6 +48,8 @@ pub struct Ollama {
     server: Server,
     /// Which model was asked whether it thinks, and the answer.
     thinks: Mutex<Option<(String, bool)>>,
+    /// Its version counts a prompt's cached tokens too, so that a cut prompt shows.
+    counts_cached: AtomicBool,
 }
 
 /// All that is ever sent to `/api/chat` with a prompt.
@@ -118,7 +122,7 @@ impl Ollama {
             dialect: Dialect::Ollama,
         };
         let server = Server::new(door, &config.model, config.timeouts.probe, seed);
-        Self { config, server, thinks: Mutex::new(None) }
+        Self { config, server, thinks: Mutex::new(None), counts_cached: AtomicBool::new(false) }
     }
 
     async fn resolve(&self) -> Result<String, Fault> {
@@ -195,9 +199,10 @@ impl Dialogue for Ollama {
     fn habits(&self) -> Habits {
         Habits {
             record_outlives_failure: false,
-            counts_cached_tokens: false,
+            counts_cached_tokens: self.counts_cached.load(Ordering::Relaxed),
             think_mode: ThinkMode::MayOpen,
             service: Some("ollama"),
+            memory_to_load: Some(PRELOAD_MEMORY_MIN),
         }
     }
 
@@ -205,6 +210,9 @@ impl Dialogue for Ollama {
         self.server.check(&request)?;
         let model = self.resolve().await?;
         let thinks = self.thinks(&model).await;
+        let has_tools = !request.tools.is_empty();
+        let fields = self.server.taken(&[(Field::Think, thinks), (Field::Tools, has_tools)]);
+        let tools = request.tools.iter().filter(|_| fields.contains(&Field::Tools));
         let body = ChatBody {
             model: &model,
             messages: WireMessage::all(&request.messages),
@@ -213,9 +221,9 @@ impl Dialogue for Ollama {
             options: self.options(Some(request.num_predict), request.sampling),
             truncate: false,
             shift: false,
-            think: thinks.then_some(false),
+            think: fields.contains(&Field::Think).then_some(false),
             format: request.schema.as_ref(),
-            tools: request.tools.iter().map(function).collect(),
+            tools: tools.map(function).collect(),
         };
         let sending = Sending {
             path: "/api/chat",
@@ -223,6 +231,7 @@ impl Dialogue for Ollama {
             decode: Box::new(Ndjson::new(Dialect::Ollama)),
             limits: self.limits(&request),
             keep_alive_s: self.config.keep_alive_s,
+            fields,
         };
         self.server.answer(&request, sending)
     }
@@ -246,6 +255,8 @@ impl Dialogue for Ollama {
         let offered: Vec<String> = tags.into_iter().map(|tag| tag.name).collect();
         let version = door.fetch_json(Method::Get, "/api/version", None, limit).await;
         let version = version.ok().and_then(|v| Some(v.get("version")?.as_str()?.to_owned()));
+        let counts = version.as_deref().is_some_and(counts_cached);
+        self.counts_cached.store(counts, Ordering::Relaxed);
         let server =
             version.map_or_else(|| "Ollama".to_owned(), |version| format!("Ollama {version}"));
         let latest = self.latest();
@@ -263,8 +274,31 @@ impl Dialogue for Ollama {
         self.server.load_or_release(&body, self.config.timeouts.head_cold, keep_alive).await
     }
 
+    /// Asks what is loaded, which costs Ollama nothing: somebody else may have loaded it.
+    async fn holds(&self) -> bool {
+        if self.server.learned.is_loaded(Instant::now()) {
+            return true;
+        }
+        let Some(model) = self.server.resolved.get() else { return false };
+        let limit = self.config.timeouts.probe;
+        let loaded = self.server.door.fetch_json(Method::Get, "/api/ps", None, limit).await;
+        let models = loaded.ok().and_then(|value| Some(value.get("models")?.as_array()?.clone()));
+        let name = |one: &Value| one.get("name").and_then(Value::as_str) == Some(&model);
+        models.is_some_and(|models| models.iter().any(name))
+    }
+
     fn lingers(&self, _before_token: bool, _prompt_tokens: u32) -> Duration {
         GHOST
+    }
+}
+
+/// Whether this version counts the cached part of a prompt: 0.30 and later do (specification 4.1).
+fn counts_cached(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(0), Some(minor)) => minor >= 30,
+        (Some(_), Some(_)) => true,
+        _ => false,
     }
 }
 

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::backend::{ChatRequest, ChatStream, Presence};
 use super::door::{Door, Reply};
-use super::fault::Fault;
+use super::fault::{Fault, Field};
 use super::learned::Seed;
 use super::ollama::function;
 use super::parse::Dialect;
@@ -154,12 +154,15 @@ impl Dialogue for OpenAi {
             counts_cached_tokens: true,
             think_mode: ThinkMode::MayOpen,
             service: None,
+            memory_to_load: None,
         }
     }
 
     async fn start(&self, request: ChatRequest) -> Result<ChatStream, Fault> {
         self.server.check(&request)?;
         let sampling = request.sampling;
+        let fields = self.server.taken(&[(Field::Tools, !request.tools.is_empty())]);
+        let tools = request.tools.iter().filter(|_| fields.contains(&Field::Tools));
         let body = ChatBody {
             model: &self.config.model,
             messages: WireMessage::all(&request.messages),
@@ -170,7 +173,7 @@ impl Dialogue for OpenAi {
             top_p: sampling.top_p.filter(|p| *p > 0.0 && *p <= 1.0),
             seed: sampling.seed.map(|seed| seed & i32::MAX.unsigned_abs()),
             response_format: request.schema.as_ref().map(response_format),
-            tools: request.tools.iter().map(function).collect(),
+            tools: tools.map(function).collect(),
         };
         let sending = Sending {
             path: &format!("{}/chat/completions", self.prefix()),
@@ -178,6 +181,7 @@ impl Dialogue for OpenAi {
             decode: Box::new(stream::Completion::default()),
             limits: self.limits(&request),
             keep_alive_s: -1,
+            fields,
         };
         self.server.answer(&request, sending)
     }

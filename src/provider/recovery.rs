@@ -19,7 +19,7 @@ use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
 use super::lease::{Ask, Priority};
-use super::{Job, Provider};
+use super::{Job, Provider, kept};
 
 /// A server that starts beside us is looked for this often and this long before the breaker's
 /// own rhythm takes over (specification 5A.9).
@@ -37,6 +37,10 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
+
+/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
+/// for the status to say it. Questions are tried at any time.
+const MISSING_LOOK: Duration = Duration::from_secs(10);
 
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
@@ -93,14 +97,21 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            let watching = async { tokio::join!(self.watch_for_hangs(), self.look_for_missing()) };
-            tokio::join!(self.warm_up(), probing, watching, self.give_way());
+            let start = async {
+                self.warm_up().await;
+                self.ready_the_stand_in().await;
+            };
+            let watching = async {
+                tokio::join!(self.watch_for_hangs(), self.look_for_missing(), self.keep_notes())
+            };
+            tokio::join!(start, probing, watching, self.give_way());
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work => {}
         }
+        self.write_notes();
     }
 
     /// Finds out which backends are there, and loads the model of the first one so that the first
@@ -121,6 +132,18 @@ impl Provider {
             tokio::time::sleep(START_POLL).await;
         }
     }
+
+    /// Finds out that a model which was missing has come.
+    async fn look_for_missing(&self) {
+        loop {
+            tokio::time::sleep(MISSING_LOOK).await;
+            for engine in &self.engines {
+                if engine.gate.misses_model() {
+                    look(engine).await;
+                }
+            }
+        }
+    }
 }
 
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
@@ -130,6 +153,7 @@ pub(super) async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            kept::recognise(engine, &presence).await;
             engine.gate.note_found();
             engine.gate.hurry();
             closed
@@ -161,7 +185,7 @@ fn missing(engine: &Engine, presence: &Presence) -> String {
 
 /// Loads the model and tries it. A person who comes meanwhile waits for the load: it cannot be
 /// called back, and theirs would only queue behind it inside the server.
-async fn load(engine: &Engine) -> bool {
+pub(super) async fn load(engine: &Engine) -> bool {
     let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return false };
     // A person was answered while this waited for the slot: the model is warm, and another prompt
     // would drop their conversation from the server's cache.
@@ -252,6 +276,7 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     if presence.model.is_none() {
         return Err(Fault::new(Class::ModelMissing, Phase::Head, missing(engine, &presence)));
     }
+    kept::recognise(engine, &presence).await;
     let Some(mut in_flight) = in_flight(engine, Priority::Owner).await else {
         return Err(Fault::new(Class::Busy, Phase::Connect, "the slot is taken"));
     };

@@ -12,10 +12,15 @@ use tokio::time::Instant;
 use super::aliases::pick;
 use super::backend::{Backend, Capacity, ChatRequest, ChatStream, Message, Presence};
 use super::door::{Door, Resolved, check};
-use super::fault::{Class, Fault};
+use super::fault::{Class, Fault, Field};
 use super::learned::{Learned, Seed};
+use super::parse::Dialect;
 use super::phases::{Decode, Limits, Plan, answer};
 use super::think::ThinkMode;
+use crate::net::Method;
+
+/// Silent answers to `/` that make a server hung: one may be a busy machine's.
+const SILENCES_MAX: u32 = 2;
 
 /// One server and its one model.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub(crate) struct Sending<'a, B> {
     pub(crate) decode: Box<dyn Decode>,
     pub(crate) limits: Limits,
     pub(crate) keep_alive_s: i64,
+    /// Those of the fields that a model may refuse which the body has.
+    pub(crate) fields: Vec<Field>,
 }
 
 /// Habits of a kind of server.
@@ -51,6 +58,8 @@ pub(crate) struct Habits {
     /// As [`Backend::service`], of a server on this machine.
     /// As [`Backend::service`].
     pub(crate) service: Option<&'static str>,
+    /// As [`Backend::memory_to_load`].
+    pub(crate) memory_to_load: Option<u64>,
 }
 
 /// A backend behind an HTTP server: what is left for a dialect to say.
@@ -73,6 +82,11 @@ pub(crate) trait Dialogue: Send + Sync {
 
     /// Loads the model, or releases it.
     fn set_loaded(&self, loaded: bool) -> impl Future<Output = Result<(), Fault>> + Send;
+
+    /// As [`Backend::holds_model`].
+    fn holds(&self) -> impl Future<Output = bool> + Send {
+        std::future::ready(self.server().learned.is_loaded(Instant::now()))
+    }
 
     /// As [`Backend::hint`], of a server on this machine.
     fn local_hint(&self) -> Option<String> {
@@ -143,6 +157,38 @@ impl Server {
             prompt_tokens: request.prompt_tokens,
             messages: request.messages.clone(),
             keep_alive_s: sending.keep_alive_s,
+            fields: sending.fields,
+            alive: self.alive(),
+        }))
+    }
+
+    /// Asks whether the server lives, of those that answer `/` whatever else they do. One that
+    /// answers is slow; one that does not, or is another, need not be waited for.
+    fn alive(&self) -> Option<BoxFuture<'static, Result<(), Fault>>> {
+        let (ours, other) = match self.door.dialect {
+            Dialect::Hailo => ("hailo-ollama", "Ollama is running"),
+            Dialect::Ollama => ("Ollama", "hailo-ollama"),
+            Dialect::OpenAi => return None,
+        };
+        let (door, limit) = (self.door.clone(), self.probe);
+        Some(Box::pin(async move {
+            let mut silences = 0;
+            loop {
+                match door.fetch(Method::Get, "/", None, limit).await {
+                    Ok(reply) if reply.text.contains(other) => {
+                        return Err(door.foreign(ours, reply.text.trim()));
+                    }
+                    Err(fault) if fault.class == Class::Down => return Err(fault),
+                    Err(fault) if fault.class == Class::Wedged => {
+                        silences += 1;
+                        if silences == SILENCES_MAX {
+                            return Err(fault);
+                        }
+                    }
+                    // A proxy in front of it may answer anything, or nothing of use.
+                    Ok(_) | Err(_) => return Ok(()),
+                }
+            }
         }))
     }
 
@@ -160,6 +206,12 @@ impl Server {
         }
         self.learned.load_ended(outcome.is_ok() && keep_alive_s != 0, began, keep_alive_s);
         outcome
+    }
+
+    /// The fields among `wanted` that the model takes.
+    pub(crate) fn taken(&self, wanted: &[(Field, bool)]) -> Vec<Field> {
+        let takes = |(field, wanted): &(Field, bool)| *wanted && !self.learned.has_refused(*field);
+        wanted.iter().filter(|one| takes(one)).map(|(field, _)| *field).collect()
     }
 
     /// Time allowed for decoding: at half the known rate, and never at more than `slowest`.
@@ -245,6 +297,18 @@ impl<D: Dialogue> Backend for D {
 
     fn service(&self) -> Option<&str> {
         self.habits().service.filter(|_| self.server().door.is_local())
+    }
+
+    fn address(&self) -> &str {
+        &self.server().door.base
+    }
+
+    fn holds_model(&self) -> BoxFuture<'_, bool> {
+        Box::pin(self.holds())
+    }
+
+    fn memory_to_load(&self) -> Option<u64> {
+        self.habits().memory_to_load.filter(|_| self.server().door.is_local())
     }
 
     fn learned(&self) -> Option<&Learned> {

@@ -1,5 +1,7 @@
-//! Backends that come and go beside the others: models that turn up late, and stand-ins that let
-//! go of theirs when servers are back or the machine suffers.
+//! Backends that stand in for others: made ready before they are needed, let go when they are not.
+//!
+//! When the first backend fails, the model of the second is loaded at once, so that the next
+//! question does not wait for it too.
 
 use std::time::Duration;
 
@@ -7,27 +9,29 @@ use tokio::time::Instant;
 
 use super::Provider;
 use super::backend::GivesWay;
+use super::breaker::State;
 use super::engine::{Engine, SlotName};
 use super::lease::Priority;
-use super::recovery::{command, in_flight, look};
-
-/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
-/// for the status to say it. Questions are tried at any time.
-const MISSING_LOOK: Duration = Duration::from_secs(10);
+use super::recovery::{command, in_flight, load, look};
 
 /// How often it is looked whether a stand-in may let go of its model: it waits for minutes.
 const GIVE_WAY_LOOK: Duration = Duration::from_secs(10);
 
 impl Provider {
-    /// Finds out that a model which was missing has come.
-    pub(super) async fn look_for_missing(&self) {
+    /// Makes the second backend ready whenever the first has failed, for ever.
+    pub(super) async fn ready_the_stand_in(&self) {
+        let [first, second, ..] = self.engines.as_slice() else { return };
+        let mut was_well = true;
         loop {
-            tokio::time::sleep(MISSING_LOOK).await;
-            for engine in &self.engines {
-                if engine.gate.misses_model() {
-                    look(engine).await;
-                }
+            let changed = first.gate.changed();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            let well = first.gate.health().state == State::Closed;
+            if was_well && !well {
+                make_ready(second).await;
             }
+            was_well = well;
+            changed.await;
         }
     }
 
@@ -82,4 +86,95 @@ async fn let_go(engine: &Engine) {
     let result = command(&mut in_flight, engine.backend.unload()).await;
     engine.cache().forget();
     tracing::info!(backend = engine.backend.name(), well = result.is_ok(), "gave way");
+}
+
+/// Loads a model ahead of its use, if it takes memory of this machine that is free.
+async fn make_ready(engine: &Engine) {
+    let Some(needed) = engine.backend.memory_to_load() else { return };
+    let Some(memory) = &engine.lent.memory else { return };
+    if engine.gate.health().state != State::Closed || engine.backend.holds_model().await {
+        return;
+    }
+    let backend = engine.backend.name();
+    match memory.available() {
+        Some(available) if available > needed => {
+            if look(engine).await && load(engine).await {
+                tracing::info!(backend, available, "loaded ahead of its use");
+            }
+        }
+        available => tracing::info!(
+            backend,
+            available,
+            needed,
+            "not loaded ahead of its use: too little memory is free"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+    use tokio_util::sync::CancellationToken;
+
+    use crate::event::Events;
+    use crate::limits::PRELOAD_MEMORY_MIN;
+    use crate::provider::backend::Backend;
+    use crate::provider::breaker::Policy;
+    use crate::provider::engine::SlotName;
+    use crate::provider::fake::Fake;
+    use crate::provider::fault::{Class, Fault, Phase};
+    use crate::provider::lent::{Lent, Memory};
+
+    struct Free(AtomicU64, AtomicBool);
+
+    impl Memory for Free {
+        fn available(&self) -> Option<u64> {
+            self.1.load(Ordering::SeqCst).then(|| self.0.load(Ordering::SeqCst))
+        }
+    }
+
+    /// How often the fallback is loaded when the primary fails after a quiet start.
+    async fn loads(arrange: impl FnOnce(&Fake, &Free)) -> u32 {
+        let (hailo, ollama, events) = (Fake::new("hailo"), Fake::new("ollama"), Events::default());
+        let free = Arc::new(Free(AtomicU64::new(PRELOAD_MEMORY_MIN + 1), AtomicBool::new(true)));
+        ollama.memory_to_load.store(PRELOAD_MEMORY_MIN, Ordering::SeqCst);
+        arrange(&ollama, &free);
+        let engine = |slot, backend: &Arc<Fake>| {
+            let backend: Arc<dyn Backend> = Arc::clone(backend) as _;
+            let lent = Lent { memory: Some(Arc::clone(&free) as _), ..Lent::default() };
+            let quiet = Duration::from_secs(30);
+            Engine::new(slot, backend, Policy::default(), quiet, events.clone()).with(lent)
+        };
+        let engines = vec![engine(SlotName::Primary, &hailo), engine(SlotName::Fallback, &ollama)];
+        let provider = Provider::new(engines, events.clone());
+        let stop = CancellationToken::new();
+        let recovery = tokio::spawn(Arc::clone(&provider).recover(stop.clone()));
+        tokio::time::sleep(Duration::from_secs(70)).await;
+        assert_eq!(ollama.loads.load(Ordering::SeqCst), 0, "not beside a healthy primary");
+        hailo.present.store(false, Ordering::SeqCst);
+        let gone = Fault::new(Class::Down, Phase::Connect, "refused");
+        provider.engines[0].gate.found_gone(&gone);
+        tokio::time::sleep(Duration::from_secs(300)).await;
+        stop.cancel();
+        recovery.await.unwrap();
+        ollama.loads.load(Ordering::SeqCst)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_fallback_is_loaded_once_when_the_primary_fails_and_memory_is_free() {
+        assert_eq!(loads(|_, _| {}).await, 1);
+        let too_little = |_: &Fake, free: &Free| free.0.store(PRELOAD_MEMORY_MIN, Ordering::SeqCst);
+        assert_eq!(loads(too_little).await, 0, "too little memory");
+        let unknown = |_: &Fake, free: &Free| free.1.store(false, Ordering::SeqCst);
+        assert_eq!(loads(unknown).await, 0, "memory is not known");
+        let held = |ollama: &Fake, _: &Free| ollama.held.store(true, Ordering::SeqCst);
+        assert_eq!(loads(held).await, 0, "loaded already");
+        let elsewhere = |ollama: &Fake, _: &Free| ollama.memory_to_load.store(0, Ordering::SeqCst);
+        assert_eq!(loads(elsewhere).await, 0, "its memory is not ours");
+        let gone = |ollama: &Fake, _: &Free| ollama.present.store(false, Ordering::SeqCst);
+        assert_eq!(loads(gone).await, 0, "it is not there");
+    }
 }

@@ -11,6 +11,8 @@
 //! # Absences
 //! Running a turn (`agent`), and whether two may run at once: that is the agent's queue.
 
+#[cfg(any(test, feature = "sim"))]
+pub mod foreign;
 mod history;
 pub mod list;
 pub mod log;

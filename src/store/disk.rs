@@ -279,6 +279,12 @@ fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
             let rename = "UPDATE session SET title = ?2 WHERE id = ?1";
             run(connection, rename, params![session, title])
         }
+        Write::Note { name, body } => {
+            let put = "INSERT INTO note (name, body) VALUES (?1, ?2)
+                ON CONFLICT (name) DO UPDATE SET body = ?2";
+            connection.execute(put, params![name, body]).map_err(sql)?;
+            Ok(())
+        }
         Write::Delete { session } => {
             for delete in DELETE_SESSION {
                 run(connection, delete, [session])?;
@@ -360,6 +366,11 @@ fn session_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
         created_ms: row.get(3)?,
         updated_ms: row.get(4)?,
     })
+}
+
+pub(super) fn note(connection: &Connection, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+    let body = "SELECT body FROM note WHERE name = ?1";
+    connection.query_row(body, [name], |row| row.get(0)).optional()
 }
 
 pub(super) fn open_turns(connection: &Connection) -> rusqlite::Result<Vec<OpenTurn>> {

@@ -242,9 +242,10 @@ impl Store {
     pub fn submit(&self, write: Write) -> Result<Ack, (StoreError, Write)> {
         let reserved = match write {
             Write::Partial { .. } => 2 * limits::STORE_QUEUE_RESERVED,
-            Write::Begin { .. } | Write::Rename { .. } | Write::Delete { .. } => {
-                limits::STORE_QUEUE_RESERVED
-            }
+            Write::Begin { .. }
+            | Write::Rename { .. }
+            | Write::Note { .. }
+            | Write::Delete { .. } => limits::STORE_QUEUE_RESERVED,
             Write::Finish { .. } => 0,
         };
         if self.jobs.is_closed() {
@@ -302,6 +303,15 @@ impl Store {
     pub async fn session(&self, session: &str) -> Result<Option<SessionRow>, StoreError> {
         let session = session.to_owned();
         self.read(move |c| disk::session(c, &session)).await
+    }
+
+    /// The note of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Store::events_from`].
+    pub async fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |c| disk::note(c, &name)).await
     }
 
     /// Turns that have not ended. At start these are what a crash left behind.

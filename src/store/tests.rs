@@ -206,6 +206,36 @@ async fn a_full_disk_is_told_once_and_everything_is_there_when_space_returns() {
     rig.close().await.unwrap();
 }
 
+struct Counting(AtomicU64);
+
+impl Medium for Counting {
+    fn run(
+        &self,
+        call: medium::Call,
+    ) -> futures_util::future::BoxFuture<'_, Result<(), StoreError>> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        call();
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[tokio::test]
+async fn at_stop_one_call_does_all_that_is_left() {
+    let dir = tempfile::tempdir().unwrap();
+    let medium = Arc::new(Counting(AtomicU64::new(0)));
+    let clock = Arc::new(SteppedClock::new(1_800_000_000_000));
+    let (store, task) =
+        Store::open_on(medium.clone(), options(dir.path()), clock, Events::default()).unwrap();
+    let ack = store.submit(begin("a", 1, "hi")).unwrap();
+    let stop = CancellationToken::new();
+    stop.cancel();
+    assert_eq!(task.run(stop).await, Ok(()));
+    assert_eq!(ack.wait().await, Ok(()));
+    assert_eq!(medium.0.load(Ordering::SeqCst), 1, "each call may wait for a slow card");
+    let wal = dir.path().join("crayfish.db-wal");
+    assert!(std::fs::metadata(wal).map_or(0, |log| log.len()) == 0, "folded and closed");
+}
+
 #[tokio::test]
 async fn stopping_on_a_full_disk_says_that_something_was_not_stored() {
     let dir = tempfile::tempdir().unwrap();

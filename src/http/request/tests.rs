@@ -56,7 +56,6 @@ fn a_body_that_is_right_is_read() {
         "backend":"ollama","stream":true,"id":"m-1"}"#;
     let expected = ChatBody {
         message: "hé 🦞\0".into(),
-        emergency: true,
         session: Some("a:b".into()),
         backend: Some("ollama".into()),
         stream: true,

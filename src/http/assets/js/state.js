@@ -1,6 +1,6 @@
 // What is true of the house: who speaks, what is degraded, whether there is a connection.
 import { $, button, icon, make, tell } from "./dom.js";
-import { lasting, t } from "./words.js";
+import { language, lasting, t } from "./words.js";
 
 /** A connection that is back within this time was never worth a word, in ms. */
 const AWAY_SHOWN_AFTER = 1200;
@@ -87,7 +87,7 @@ export class State {
     const old = [...$("notices").children];
     texts.forEach(([kind, text], index) => {
       const there = old[index];
-      if (there?.dataset.kind === kind) {
+      if (there?.dataset.kind === kind && there.dataset.language === language()) {
         const words = there.querySelector("span");
         if (words.textContent !== text) words.textContent = text;
         return;
@@ -95,7 +95,7 @@ export class State {
       const act = kind === "away" ? button(null, t("away.now"), { onclick: () => this.on.now() })
         : kind === "renewed" ? button(null, t("renewed.now"), { onclick: () => location.reload() })
         : kind === "trouble" ? button(null, t("close"), { onclick: () => this.failed("") }) : null;
-      const node = make("div", { class: "notice", "data-kind": kind }, icon("warn"), make("span", {}, text), act);
+      const node = make("div", { class: "notice", "data-kind": kind, "data-language": language() }, icon("warn"), make("span", {}, text), act);
       if (there) there.replaceWith(node);
       else $("notices").append(node);
     });

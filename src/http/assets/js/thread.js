@@ -140,7 +140,8 @@ export class Thread {
   }
 
   said(text) {
-    return make("div", { class: "bubble" }, make("span", { class: "heard" }, `${t("you")}: `), text);
+    // Of itself in its own direction; the words for those who listen say nothing of that.
+    return make("div", { class: "bubble" }, make("span", { class: "heard" }, `${t("you")}: `), make("div", { dir: "auto" }, text));
   }
 
   /** A message on its way. */
@@ -194,7 +195,7 @@ export class Thread {
 
   build(turn) {
     const parts = {
-      said: make("div", { class: "said", hidden: true }), words: make("div", { class: "words" }),
+      said: make("div", { class: "said", hidden: true }), words: make("div", { class: "words", dir: "auto" }),
       under: make("div"), foot: make("div", { class: "foot" }), text: null, footing: null, ending: null,
     };
     const heading = make("h2", { class: "heard" }, t("agent", { name: this.name }));
