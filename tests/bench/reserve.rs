@@ -65,9 +65,12 @@ pub(crate) fn figures(program: &Path) -> Vec<Figure> {
     let rig = Rig { python: python.into(), model: model.into(), threads };
     let daemon = Daemon::with_model(program, &rig.model, &rig.threads);
     daemon.until_online(LOADED_MAX);
+    let model_bytes = std::fs::metadata(&rig.model).unwrap().len();
+    let above = daemon.resident_bytes() - model_bytes;
     // Everybody shares the identity block; it is read once, here.
     ours(&daemon, "warm", "Hello!");
-    let above = daemon.resident_bytes() - std::fs::metadata(&rig.model).unwrap().len();
+    let talked = daemon.resident_bytes() - model_bytes;
+    println!("the reserve after its first answer: {} kB above its model", talked / 1000);
     let server = Llama::start(&rig);
     let (mut reserve, mut llama) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
