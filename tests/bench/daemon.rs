@@ -31,14 +31,31 @@ pub(crate) struct Daemon {
 impl Daemon {
     /// Starts it and waits for `READY=1`. Without a model server no model answers.
     pub(crate) fn start(program: &Path, hailo: Option<SocketAddr>) -> Self {
+        Self::start_in(tempfile::tempdir().unwrap(), program, hailo, "2")
+    }
+
+    /// Starts it with a model for the reserve, and no server.
+    pub(crate) fn with_model(program: &Path, model: &Path, threads: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let models = directory.path().join("state/models");
+        std::fs::create_dir_all(&models).unwrap();
+        std::os::unix::fs::symlink(model, models.join("model.gguf")).unwrap();
+        Self::start_in(directory, program, None, threads)
+    }
+
+    fn start_in(
+        directory: TempDir,
+        program: &Path,
+        hailo: Option<SocketAddr>,
+        threads: &str,
+    ) -> Self {
         let at = |name: &str| directory.path().join(name);
         let http = free_address();
         // Nobody listens on the port for discarding.
         let hailo = hailo.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9)));
         let config = format!(
             "hardware:\n  hailo_ollama_url: http://{hailo}\n  cpu_fallback_url: http://127.0.0.1:9\n\
-             web_chat:\n  port: {}\nlog:\n  level: error\n",
+             web_chat:\n  port: {}\nlog:\n  level: error\nreserve:\n  threads: {threads}\n",
             http.port()
         );
         std::fs::write(at("config.yaml"), config).unwrap();
@@ -72,6 +89,11 @@ impl Daemon {
             assert!(Instant::now() < deadline, "no model within {longest:?}");
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// The process's id.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Memory that is present now, its own and that of its files.
@@ -136,11 +158,11 @@ impl Drop for Simulator {
 }
 
 /// An address that was free just now. Whoever takes it in between makes the start fail loudly.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     // It may have ended already; then there is nothing to do.
     let _ = child.kill();
     let _ = child.wait();
