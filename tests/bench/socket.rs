@@ -22,8 +22,9 @@ const LOADED_MAX: Duration = Duration::from_secs(30);
 /// with the next.
 const PACE: &str = "20";
 
-/// The first word comes once in each answer.
-const SCRIPT: &str = r#"{"cycle": true, "replies": [{"text": "Claws are what a crab has."}]}"#;
+/// The first token comes once in each answer.
+const SCRIPT: &str =
+    r#"{"cycle": true, "replies": [{"tokens": ["Claws", " are", " its", " hands"]}]}"#;
 const FIRST_WORD: &str = "Claws";
 
 pub(crate) fn figures(programs: &Programs) -> Vec<Figure> {
