@@ -30,7 +30,6 @@ use crate::http::access::Access;
 use crate::http::server::{self, Service};
 use crate::model::Shelf;
 use crate::model::fetch::Order;
-use crate::session::MAIN;
 use crate::store::StoreTask;
 use crate::vitals::governor::Ladder;
 use crate::vitals::stress::Limits;
@@ -56,8 +55,9 @@ pub(super) fn store(
         let prove = async {
             loop {
                 cx.progress.asked().await;
-                // Out of the queue and through the database: a hung disk stops it.
-                if store.last_turn(MAIN).await.is_ok() {
+                // Out of the queue, which a hung disk stops as soon as somebody needs the disk. A
+                // call to the disk itself would wake two threads at each beat.
+                if store.ping().await.is_ok() {
                     cx.progress.tick();
                 }
             }
@@ -258,6 +258,7 @@ fn heart(ground: &Ground, house: House) -> Heart {
         on_guard: config.hardware.vitals_ttl,
         watchdog: watchdog_from_env(),
         source: house.vitals,
+        alarm: house.alarm,
         house: Arc::new(surroundings),
         governed: vec![Arc::clone(&house.agent) as _, house.provider as _],
         order: house.order,

@@ -23,6 +23,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use jiff::tz::TimeZone;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
@@ -61,6 +62,26 @@ pub trait House: Send + Sync {
     fn feed_watchdog(&self);
 }
 
+/// Wakes the heart.
+pub trait Alarm: Send {
+    /// Resolves at `when`, or at once if that is over. A later call takes the place of this one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn at(&mut self, when: Instant) -> BoxFuture<'_, ()>;
+}
+
+/// The runtime's own timers. They sort a time that is far away several times on its way, and wake
+/// the process for it: thirty seconds are up to three wake-ups.
+#[derive(Debug)]
+pub struct RuntimeAlarm;
+
+impl Alarm for RuntimeAlarm {
+    fn at(&mut self, when: Instant) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep_until(when))
+    }
+}
+
 /// What the heart is made of.
 pub struct Heart {
     /// Its settings.
@@ -73,6 +94,8 @@ pub struct Heart {
     pub watchdog: Option<Duration>,
     /// Where the vital signs come from.
     pub source: Box<dyn VitalsSource>,
+    /// What wakes it.
+    pub alarm: Box<dyn Alarm>,
     /// The house.
     pub house: Arc<dyn House>,
     /// Who obeys the governor at once.
@@ -122,7 +145,7 @@ pub async fn run(cx: TaskCx, mut heart: Heart, mut liveness: Liveness) -> Result
                 continue;
             }
             () = heart.stirred.notified(), if plan.next_glance.is_none() => {}
-            () = tokio::time::sleep_until(plan.next()) => {}
+            () = heart.alarm.at(plan.next()) => {}
         }
         cx.progress.tick();
         let now = Instant::now();

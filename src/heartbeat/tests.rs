@@ -102,6 +102,7 @@ fn start(house: Empty, watchdog: Option<Duration>) -> Rig {
         on_guard: Duration::from_secs(5),
         watchdog,
         source: Box::new(dial.clone()),
+        alarm: Box::new(RuntimeAlarm),
         house: Arc::clone(&house) as _,
         governed: vec![Arc::clone(&obedient) as _],
         order,
