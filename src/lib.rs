@@ -35,6 +35,7 @@ pub mod daemon;
 pub mod event;
 pub mod http;
 pub mod limits;
+pub mod mood;
 pub mod net;
 pub mod provider;
 pub mod session;

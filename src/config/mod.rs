@@ -15,6 +15,7 @@
 //! - The file is never written.
 
 mod address;
+pub mod channels;
 pub mod check;
 mod cross;
 pub mod document;
@@ -41,6 +42,7 @@ use self::problem::{Problem, Severity};
 use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
 use self::sections::hardware::Hardware;
+use self::sections::mood::Mood;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
 use self::sections::storage::{Log, Storage};
@@ -67,6 +69,8 @@ pub struct Config {
     pub agent: Agent,
     /// What the model sees of the conversation.
     pub memory: Memory,
+    /// Where the mood rests and what moves it.
+    pub mood: Mood,
     /// Timeouts and breaker.
     pub provider: Provider,
     /// The database.
@@ -86,6 +90,7 @@ impl Config {
             web_chat: WebChat::new(values),
             agent: Agent::new(values),
             memory: Memory::new(values),
+            mood: Mood::new(values),
             provider: Provider::new(values),
             storage: Storage::new(values),
             log: Log::new(values),
