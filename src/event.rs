@@ -85,6 +85,13 @@ pub enum Event {
         /// How many problems.
         problems: usize,
     },
+    /// Another channel of the mood is felt now.
+    MoodChanged {
+        /// The channel that was felt, or `rest`.
+        from: &'static str,
+        /// The channel that is felt, or `rest`.
+        to: &'static str,
+    },
     /// A supervised task ended in a way it should not.
     TaskFailed {
         /// Its name.
@@ -111,6 +118,7 @@ impl Event {
             Self::StoreReplaced { .. } => "store.replaced",
             Self::ConfigReloaded { .. } => "config.reloaded",
             Self::ConfigRefused { .. } => "config.refused",
+            Self::MoodChanged { .. } => "mood.changed",
             Self::TaskFailed { .. } => "task.failed",
         }
     }
@@ -132,6 +140,9 @@ impl Events {
         match &event {
             Event::TurnEnded { session, turn, outcome } => {
                 tracing::debug!(event = event.name(), session, turn, outcome, "turn ended");
+            }
+            Event::MoodChanged { from, to } => {
+                tracing::info!(event = event.name(), from, to, "the mood has changed");
             }
             Event::BackendFound { .. } => {
                 tracing::info!(event = event.name(), detail = ?event, "a model server is there");

@@ -25,6 +25,27 @@ pub struct BackendState {
     pub degraded: bool,
 }
 
+/// The mood. Each channel is 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Mood {
+    /// Joy.
+    pub joy: f32,
+    /// Anger.
+    pub anger: f32,
+    /// Sorrow.
+    pub sorrow: f32,
+    /// Excitement.
+    pub excitement: f32,
+    /// Calm.
+    pub calm: f32,
+    /// The highest channel.
+    pub dominant: String,
+    /// The channel that stands out from its baseline; `none` if none does.
+    pub active_channel: String,
+    /// How far it stands out.
+    pub active_intensity: f32,
+}
+
 /// All that the doors tell about the daemon.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Snapshot {
@@ -44,6 +65,8 @@ pub struct Snapshot {
     pub backends: Vec<BackendState>,
     /// Turns running and waiting.
     pub turns: usize,
+    /// The mood; absent as long as nobody publishes one.
+    pub mood: Option<Mood>,
     /// False while the database cannot be written.
     pub store_ok: bool,
     /// Sentences about what is degraded; empty when all is well.

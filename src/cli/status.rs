@@ -9,7 +9,7 @@ use super::clean::Clean;
 use super::code;
 use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
-use crate::session::wire::{BackendStatus, ClientFrame, ServerFrame, Status};
+use crate::session::wire::{BackendStatus, ClientFrame, MoodStatus, ServerFrame, Status};
 
 /// Show what the daemon does and what is degraded
 #[derive(Debug, Clone, Default, Args)]
@@ -73,6 +73,9 @@ pub(super) fn table(status: &Status) -> String {
     };
     row("inference", &thinks);
     row("database", if status.store_ok { "ok" } else { "cannot be written" });
+    if let Some(mood) = &status.mood {
+        row("mood", &feeling(mood));
+    }
     for backend in &status.backends {
         row(&backend.slot, &line(backend));
     }
@@ -97,6 +100,18 @@ fn line(backend: &BackendStatus) -> String {
         let _ = write!(line, ", last fault: {error}");
     }
     line
+}
+
+/// What is felt, then every channel.
+fn feeling(mood: &MoodStatus) -> String {
+    let felt = match mood.active_channel.as_str() {
+        "none" => "at rest".to_owned(),
+        channel => format!("{channel} (+{:.2})", mood.active_intensity),
+    };
+    format!(
+        "{felt}: joy {:.2}, anger {:.2}, sorrow {:.2}, excitement {:.2}, calm {:.2}",
+        mood.joy, mood.anger, mood.sorrow, mood.excitement, mood.calm
+    )
 }
 
 /// Two units are enough for a person.
@@ -133,6 +148,14 @@ mod tests {
                 degraded: true,
             }],
             notices: vec!["the disk is full".into()],
+            mood: Some(MoodStatus {
+                joy: 0.2,
+                sorrow: 0.15,
+                calm: 0.52,
+                active_channel: "sorrow".into(),
+                active_intensity: 0.15,
+                ..MoodStatus::default()
+            }),
             ..Status::default()
         };
         let expected = "\
@@ -140,6 +163,7 @@ agent     Crayfish (crayfish 0.1.0)
 up        1 h 1 min, process 42, 0 turns running
 inference offline: nobody listens
 database  cannot be written
+mood      sorrow (+0.15): joy 0.20, anger 0.00, sorrow 0.15, excitement 0.00, calm 0.52
 primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
 7.5 tokens/s (much slower than it was), last fault: down
 notice    the disk is full

@@ -24,6 +24,7 @@
 //! | agent | turns | messages | process exits with 70 | 2 | 8 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
 //! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
+//! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
 //! | beat | watchdog | timer | process exits with 70 | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!

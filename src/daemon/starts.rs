@@ -15,6 +15,7 @@ use super::systemd::watchdog_from_env;
 use super::tasks;
 use super::wiring::{Ground, House, PULSE, StartError};
 use crate::agent::Converse;
+use crate::agent::feelings::{self, Condition};
 use crate::agent::service::AgentTask;
 use crate::config::secrets::Secret;
 use crate::connector::terminal::{self, Socket};
@@ -185,8 +186,21 @@ pub(super) fn keepers(
             Ok::<_, Infallible>(())
         }
     })?;
+    mood(supervisor, house)?;
     let manager = Arc::clone(&ground.manager);
     let watchdog = watchdog_from_env();
     beat::start(&supervisor.spawner(), PULSE, watchdog, manager)?;
+    Ok(())
+}
+
+/// The mood. With `CRAYFISH_FORCE_STRESS=1` the body counts as stressed, so that the effects can be
+/// tried on a cool machine.
+fn mood(supervisor: &Supervisor, house: &House) -> Result<(), StartError> {
+    let forced = std::env::var_os("CRAYFISH_FORCE_STRESS").is_some_and(|value| value == "1");
+    house.agent.be_in(Condition { stressed: forced, brief: None });
+    let (agent, events) = (Arc::clone(&house.agent), house.events.clone());
+    supervisor.spawn(tasks::MOOD, move |cx| {
+        feelings::keep(Arc::clone(&agent), PULSE, events.clone(), cx.stop)
+    })?;
     Ok(())
 }

@@ -11,8 +11,9 @@ use tokio_util::sync::CancellationToken;
 use super::systemd::Manager;
 use crate::agent::service::Agent;
 use crate::event::{Event, Events};
+use crate::mood::Channel;
 use crate::provider::Provider;
-use crate::snapshot::{Publisher, Snapshot};
+use crate::snapshot::{Mood, Publisher, Snapshot};
 use crate::store::Store;
 
 /// Without happenings only ages and countdowns change; a person who looks twice in this time
@@ -126,9 +127,26 @@ impl Sources {
             last_error: backends.first().and_then(|first| first.last_error.clone()),
             backends,
             turns: self.agent.turns(),
+            mood: Some(mood(&self.agent)),
             store_ok: !store.degraded,
             notices,
         }
+    }
+}
+
+/// The mood now.
+fn mood(agent: &Agent) -> Mood {
+    let (mood, felt) = agent.mood();
+    let level = |channel| mood.level(channel) as f32;
+    Mood {
+        joy: level(Channel::Joy),
+        anger: level(Channel::Anger),
+        sorrow: level(Channel::Sorrow),
+        excitement: level(Channel::Excitement),
+        calm: level(Channel::Calm),
+        dominant: mood.dominant().as_str().to_owned(),
+        active_channel: felt.map_or("none", |(channel, _)| channel.as_str()).to_owned(),
+        active_intensity: felt.map_or(0.0, |(_, far)| far as f32),
     }
 }
 

@@ -62,9 +62,9 @@ struct State<'a> {
     sleeping: (),
     stressed: (),
     vitals_describe: (),
-    mood_dominant: (),
-    mood_active_channel: (),
-    mood_active_intensity: (),
+    mood_dominant: Option<&'a str>,
+    mood_active_channel: Option<&'a str>,
+    mood_active_intensity: Option<f32>,
     brain_online: bool,
     brain_backend: &'a str,
     brain_last_error: Option<&'a str>,
@@ -234,7 +234,7 @@ impl Service {
         match self.converse.submit(submission).await {
             Err(refused) => refused.into(),
             Ok(turn) if chat.stream => reply::lines(pieces(turn)),
-            Ok(turn) => whole(turn).await,
+            Ok(turn) => whole(turn, &self.snapshot).await,
         }
     }
 
@@ -250,13 +250,14 @@ impl Service {
 
     fn state(&self) -> Reply {
         let snapshot = self.snapshot.load();
+        let mood = snapshot.mood.as_ref();
         let state = State {
             sleeping: (),
             stressed: (),
             vitals_describe: (),
-            mood_dominant: (),
-            mood_active_channel: (),
-            mood_active_intensity: (),
+            mood_dominant: mood.map(|mood| mood.dominant.as_str()),
+            mood_active_channel: mood.map(|mood| mood.active_channel.as_str()),
+            mood_active_intensity: mood.map(|mood| mood.active_intensity),
             brain_online: snapshot.online,
             brain_backend: &snapshot.active_backend,
             brain_last_error: snapshot.last_error.as_deref(),
@@ -294,15 +295,19 @@ fn pieces(turn: Turn) -> impl Stream<Item = Bytes> + Send + 'static {
 
 /// A turn's whole answer. A turn that failed is an answer too, in words: the seed's clients show
 /// `reply` and know nothing of errors.
-async fn whole(mut turn: Turn) -> Reply {
+async fn whole(mut turn: Turn, now: &Reader) -> Reply {
     let mut shown = String::new();
     loop {
         match turn.events.recv().await {
             Some(TurnEvent::Waiting { .. }) => {}
             Some(TurnEvent::Delta(text)) => shown.push_str(&text),
-            Some(TurnEvent::Done(answer)) => return done(&turn, &answer),
-            Some(TurnEvent::Failed { words, code }) => return failed(&turn, &shown, &words, code),
-            Some(TurnEvent::Cancelled) => return failed(&turn, &shown, "", "cancelled"),
+            Some(TurnEvent::Done(answer)) => return done(&turn, &answer, now),
+            Some(TurnEvent::Failed { words, code }) => {
+                return failed(&turn, &shown, (&words, code), now);
+            }
+            Some(TurnEvent::Cancelled) => {
+                return failed(&turn, &shown, ("", "cancelled"), now);
+            }
             None => {
                 let body = json!({ "error": "the turn ended without an answer", "reply": shown });
                 return reply::json(StatusCode::INTERNAL_SERVER_ERROR, &body);
@@ -311,15 +316,17 @@ async fn whole(mut turn: Turn) -> Reply {
     }
 }
 
-fn done(turn: &Turn, answer: &Answer) -> Reply {
+fn done(turn: &Turn, answer: &Answer, now: &Reader) -> Reply {
+    let now = now.load();
+    let mood = now.mood.as_ref();
     let body = json!({
         "reply": answer.text,
         "backend": answer.backend,
         "stressed": null,
         "elapsed_ms": answer.elapsed_ms,
-        "mood_dominant": null,
-        "mood_active_channel": null,
-        "mood_active_intensity": null,
+        "mood_dominant": mood.map(|mood| &mood.dominant),
+        "mood_active_channel": mood.map(|mood| &mood.active_channel),
+        "mood_active_intensity": mood.map(|mood| mood.active_intensity),
         "session": turn.session,
         "turn": turn.turn,
         "model": answer.model,
@@ -331,7 +338,9 @@ fn done(turn: &Turn, answer: &Answer) -> Reply {
     reply::json(StatusCode::OK, &body)
 }
 
-fn failed(turn: &Turn, shown: &str, words: &str, code: &str) -> Reply {
+fn failed(turn: &Turn, shown: &str, (words, code): (&str, &str), now: &Reader) -> Reply {
+    let now = now.load();
+    let mood = now.mood.as_ref();
     let between = if shown.is_empty() || words.is_empty() { "" } else { "\n\n" };
     // Who spoke before the fault is not told with it; that nobody did is known.
     let backend = if shown.is_empty() { json!("offline") } else { Value::Null };
@@ -340,9 +349,9 @@ fn failed(turn: &Turn, shown: &str, words: &str, code: &str) -> Reply {
         "backend": backend,
         "stressed": null,
         "elapsed_ms": null,
-        "mood_dominant": null,
-        "mood_active_channel": null,
-        "mood_active_intensity": null,
+        "mood_dominant": mood.map(|mood| &mood.dominant),
+        "mood_active_channel": mood.map(|mood| &mood.active_channel),
+        "mood_active_intensity": mood.map(|mood| mood.active_intensity),
         "session": turn.session,
         "turn": turn.turn,
         "error": code,

@@ -246,6 +246,30 @@ pub struct Status {
     pub store_ok: bool,
     /// What is degraded, in sentences.
     pub notices: Vec<String>,
+    /// The mood, if somebody keeps one.
+    #[serde(default)]
+    pub mood: Option<MoodStatus>,
+}
+
+/// The mood, as told to programs. Each channel is 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct MoodStatus {
+    /// Joy.
+    pub joy: f32,
+    /// Anger.
+    pub anger: f32,
+    /// Sorrow.
+    pub sorrow: f32,
+    /// Excitement.
+    pub excitement: f32,
+    /// Calm.
+    pub calm: f32,
+    /// The highest channel.
+    pub dominant: String,
+    /// The channel that stands out from its baseline; `none` if none does.
+    pub active_channel: String,
+    /// How far it stands out.
+    pub active_intensity: f32,
 }
 
 /// One backend's state, as told to programs.
@@ -324,6 +348,16 @@ impl From<&Snapshot> for Status {
             turns: snapshot.turns,
             store_ok: snapshot.store_ok,
             notices: snapshot.notices.clone(),
+            mood: snapshot.mood.as_ref().map(|mood| MoodStatus {
+                joy: mood.joy,
+                anger: mood.anger,
+                sorrow: mood.sorrow,
+                excitement: mood.excitement,
+                calm: mood.calm,
+                dominant: mood.dominant.clone(),
+                active_channel: mood.active_channel.clone(),
+                active_intensity: mood.active_intensity,
+            }),
         }
     }
 }

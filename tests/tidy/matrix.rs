@@ -44,6 +44,7 @@ const MATRIX: &[Row] = &[
             "snapshot",
             "store",
             "provider",
+            "mood",
             "soul",
             "session",
             "daemon::supervisor",

@@ -36,6 +36,12 @@ fn service(token: Option<&str>) -> (Arc<Service>, Arc<Fake>, Publisher) {
             tokens_per_s: Some(7.6),
             ..Default::default()
         }],
+        mood: Some(snapshot::Mood {
+            dominant: "calm".into(),
+            active_channel: "sorrow".into(),
+            active_intensity: 0.25,
+            ..Default::default()
+        }),
         ..Snapshot::default()
     };
     let (publisher, snapshot) = snapshot::channel(first);
@@ -146,7 +152,7 @@ async fn a_message_gets_an_answer_with_the_fields_of_the_seed() {
     assert_eq!(answer.status, 200);
     let expected = json!({
         "reply": "Hello, you", "backend": "hailo", "stressed": null, "elapsed_ms": 30,
-        "mood_dominant": null, "mood_active_channel": null, "mood_active_intensity": null,
+        "mood_dominant": "calm", "mood_active_channel": "sorrow", "mood_active_intensity": 0.25,
         "session": "web", "turn": 1, "model": "qwen2:1.5b", "cut": false, "clipped": false,
         "tokens": 2, "first_word_ms": 10,
     });

@@ -2,9 +2,9 @@
 //!
 //! Words are looked up in a lexicon for each language ([`lexicon`]); a word that is negated counts
 //! for the other side. It costs well under a millisecond and needs no model. Of sentences it was
-//! not tuned on it reads about six in ten as people label them; nearly all the others it takes for
-//! neutral, because people tell of trouble without a word of feeling. So it may colour an answer but
-//! must never decide what is done.
+//! not tuned on it reads about six in ten as people label them; nearly all the others it takes
+//! for neutral, because people tell of trouble without a word of feeling. So it may colour an
+//! answer but must never decide what is done.
 //!
 //! # Absences
 //! - No irony, no grammar. What has no word of feeling in it is neutral.

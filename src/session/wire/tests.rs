@@ -100,6 +100,7 @@ fn every_frame() -> Vec<ServerFrame> {
     let chat_id = || "main".to_owned();
     let snapshot = Snapshot {
         backends: vec![crate::snapshot::BackendState::default()],
+        mood: Some(crate::snapshot::Mood::default()),
         ..Snapshot::default()
     };
     let info = || SessionInfo {
