@@ -3,6 +3,8 @@
 //! People leave accents out, write with or without vowel signs, and use whatever quotation mark
 //! their keyboard has. Lexicons are folded by the same function, so that both always agree.
 
+use std::borrow::Cow;
+
 /// Stands for every sign that ends a clause.
 pub(super) const CLAUSE_END: char = '|';
 
@@ -20,7 +22,7 @@ const FACES: [(&str, &str); 7] = [
 /// The text in lower case, without accents, with single spaces between words and clause ends, and
 /// a space at both ends.
 pub(super) fn text(raw: &str) -> String {
-    let mut raw = std::borrow::Cow::Borrowed(raw);
+    let mut raw = Cow::Borrowed(raw);
     for (signs, face) in FACES {
         if raw.contains(signs) {
             raw = raw.replace(signs, face).into();
@@ -36,7 +38,12 @@ pub(super) fn text(raw: &str) -> String {
 }
 
 /// An entry of a lexicon, whose spaces are underscores.
-pub(super) fn entry(raw: &str) -> String {
+pub(super) fn entry(raw: &str) -> Cow<'_, str> {
+    // Most entries are as they should be, and a start should not copy thousands of them.
+    let as_it_is = |letter| matches!(letter, 'a'..='z' | '\u{3040}'..='\u{9fff}' | '가'..='힣');
+    if raw.chars().all(as_it_is) {
+        return Cow::Borrowed(raw);
+    }
     let mut out = String::with_capacity(raw.len());
     for letter in raw.chars() {
         match letter {
@@ -44,7 +51,7 @@ pub(super) fn entry(raw: &str) -> String {
             _ => fold(letter, &mut out),
         }
     }
-    out
+    Cow::Owned(out)
 }
 
 fn fold(letter: char, out: &mut String) {
@@ -54,6 +61,7 @@ fn fold(letter: char, out: &mut String) {
             let plain = char::from_u32(u32::from(letter) - 0xfee0).unwrap_or(' ');
             fold(plain, out);
         }
+        'a'..='z' | '\u{3040}'..='\u{9fff}' => out.push(letter),
         '.' | ',' | ';' | ':' | '!' | '?' | '…' | '—' | '–' | '(' | ')' | '[' | ']' | '{' | '}'
         | '"' | '«' | '»' | '“' | '”' | '„' | '、' | '。' | '「' | '」' | '،' | '؛' | '؟' | '।'
         | '॥' | '\n' => {

@@ -2,14 +2,14 @@
 //!
 //! The format is described in `lexicons/FORMAT.txt`.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use super::fold;
 use crate::limits::{LEXICON_ENTRY_CHARS_MAX, LEXICON_ENTRY_WORDS_MAX};
 
 /// What an entry means; some mean several things at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Roles(u8);
+pub(super) struct Roles(u16);
 
 impl Roles {
     pub(super) const POSITIVE: Self = Self(1);
@@ -23,6 +23,10 @@ impl Roles {
     pub(super) const BREAK: Self = Self(1 << 5);
     /// Means nothing, and hides the words inside.
     pub(super) const PLAIN: Self = Self(1 << 6);
+    /// A frequent word of the language.
+    pub(super) const MARKER: Self = Self(1 << 7);
+    /// First word of a longer entry.
+    const HEAD: Self = Self(1 << 8);
     /// Negates what follows if there is something, else what stands before it.
     const AROUND: Self = Self(1 << 3 | 1 << 4);
 
@@ -33,6 +37,10 @@ impl Roles {
     /// Whether it negates, whatever stands where.
     pub(super) fn negates(self) -> bool {
         self.has(Self::BEFORE) || self.has(Self::AFTER)
+    }
+
+    fn without_head(self) -> Self {
+        Self(self.0 & !Self::HEAD.0)
     }
 
     fn with(self, role: Self) -> Self {
@@ -68,25 +76,27 @@ pub(super) struct Found {
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
     pub(super) matches: Match,
-    exact: BTreeMap<String, Roles>,
-    stems: BTreeMap<String, Roles>,
-    prefixes: Vec<String>,
-    markers: Vec<String>,
+    exact: Entries,
+    stems: Entries,
+    prefixes: Vec<Cow<'static, str>>,
     letters: Vec<char>,
 }
+
+/// Entries in order, each once.
+#[derive(Debug, Default)]
+struct Entries(Vec<(Cow<'static, str>, Roles)>);
 
 /// The section of a file that is being read.
 enum Section {
     Entries(Roles),
     Prefix,
-    Marker,
     Letters,
     Unknown,
 }
 
 impl Lexicon {
     /// Reads a file. A head that is not known hides its entries; a test looks for such.
-    pub(super) fn read(file: &str) -> Self {
+    pub(super) fn read(file: &'static str) -> Self {
         let mut lexicon = Self::default();
         let mut section = Section::Unknown;
         for line in file.lines().filter(|line| !line.starts_with('#')) {
@@ -101,23 +111,30 @@ impl Lexicon {
                 }
             }
         }
+        lexicon.exact.settle();
+        lexicon.stems.settle();
         // Longest first: of two particles that fit the longer one was written.
         lexicon.prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
         lexicon
     }
 
-    fn add(&mut self, section: &Section, raw: &str) {
+    fn add(&mut self, section: &Section, raw: &'static str) {
         match section {
             Section::Entries(roles) => {
-                let (map, raw) = match raw.strip_suffix('*') {
+                let (entries, raw) = match raw.strip_suffix('*') {
                     Some(stem) => (&mut self.stems, stem),
                     None => (&mut self.exact, raw),
                 };
-                let known = map.entry(fold::entry(raw)).or_default();
-                *known = known.with(*roles);
+                let entry = fold::entry(raw);
+                let head = entry.split_once(' ').map(|(head, _)| head.to_owned());
+                entries.0.push((entry, *roles));
+                if self.matches == Match::Words
+                    && let Some(head) = head
+                {
+                    self.exact.0.push((head.into(), Roles::HEAD));
+                }
             }
             Section::Prefix => self.prefixes.push(fold::entry(raw)),
-            Section::Marker => self.markers.push(fold::entry(raw).trim_end().to_owned()),
             Section::Letters => self.letters.extend(raw.chars()),
             Section::Unknown => {}
         }
@@ -131,13 +148,20 @@ impl Lexicon {
         }
     }
 
-    /// How much a text looks like this language, among those of its script.
-    pub(super) fn likeness(&self, raw: &str, folded: &str) -> usize {
-        let words = folded.split(' ');
-        let markers = words.filter(|word| self.markers.iter().any(|known| known == word)).count();
-        let letters = raw.chars().filter(|letter| self.letters.contains(letter)).count();
-        let known = self.find(folded).iter().filter(|found| found.roles != Roles::PLAIN).count();
-        2 * markers + 3 * letters + known
+    /// How much a text looks like this language, among those of its script: by its letters, and by
+    /// what was found in it.
+    pub(super) fn likeness(&self, raw: &str, found: &[Found]) -> usize {
+        let letters = match self.letters.is_empty() {
+            true => 0,
+            false => raw.chars().filter(|letter| self.letters.contains(letter)).count(),
+        };
+        let of = |found: &Found| match (found.roles.has(Roles::MARKER), found.roles) {
+            (_, Roles::PLAIN) => 0,
+            (true, Roles::MARKER) => 2,
+            (true, _) => 2 + found.end - found.first,
+            (false, _) => found.end - found.first,
+        };
+        3 * letters + found.iter().map(of).sum::<usize>()
     }
 
     fn find_words(&self, folded: &str) -> Vec<Found> {
@@ -150,14 +174,15 @@ impl Lexicon {
                 at += 1;
                 continue;
             }
-            let longest = (at + LEXICON_ENTRY_WORDS_MAX).min(words.len());
-            let hit = (at..longest)
+            let first = &folded[start..words[at].1];
+            let alone = self.exact.get(first).unwrap_or_default();
+            let longest = if alone.has(Roles::HEAD) { LEXICON_ENTRY_WORDS_MAX } else { 1 };
+            let hit = (at..(at + longest).min(words.len()))
                 .rev()
                 .find_map(|last| Some((last + 1, self.phrase(folded, start, words[last])?)));
             let (end, roles) = hit.unwrap_or((at + 1, Roles::default()));
             if roles != Roles::default() {
-                let first = &folded[start..words[at].1];
-                let settled = end > at + 1 && self.exact.get(first).is_some_and(|it| it.negates());
+                let settled = end > at + 1 && alone.negates();
                 found.push(Found { roles, first: at, end, clause, settled });
             }
             at = end;
@@ -171,7 +196,7 @@ impl Lexicon {
         if let Some(roles) = self.entry(whole, last.0 - start) {
             return Some(roles);
         }
-        let behind = self.prefixes.iter().filter_map(|prefix| whole.strip_prefix(prefix.as_str()));
+        let behind = self.prefixes.iter().filter_map(|prefix| whole.strip_prefix(&**prefix));
         // Behind a particle a word of one or two letters is more likely a part of another word.
         behind.filter(|rest| rest.chars().count() > 2).find_map(|rest| {
             self.entry(rest, (last.0 - start).saturating_sub(whole.len() - rest.len()))
@@ -180,11 +205,15 @@ impl Lexicon {
 
     /// The entry that is `phrase`, or that its last word, from `last` on, begins with.
     fn entry(&self, phrase: &str, last: usize) -> Option<Roles> {
-        if let Some(roles) = self.exact.get(phrase) {
-            return Some(*roles);
+        if let Some(roles) = self.exact.get(phrase).map(Roles::without_head)
+            && roles != Roles::default()
+        {
+            return Some(roles);
         }
-        let ends = phrase.char_indices().rev().map(|(at, letter)| at + letter.len_utf8());
-        ends.take_while(|end| *end > last).find_map(|end| self.stems.get(&phrase[..end])).copied()
+        self.stems
+            .longest_start(phrase)
+            .filter(|(stem, _)| stem.len() > last)
+            .map(|(_, roles)| roles)
     }
 
     fn find_letters(&self, folded: &str) -> Vec<Found> {
@@ -201,7 +230,7 @@ impl Lexicon {
             let longest = (at + LEXICON_ENTRY_CHARS_MAX).min(starts.len() - 1);
             let hit = (at + 1..=longest)
                 .rev()
-                .find_map(|end| Some((end, *self.exact.get(&folded[starts[at]..starts[end]])?)));
+                .find_map(|end| Some((end, self.exact.get(&folded[starts[at]..starts[end]])?)));
             let Some((end, roles)) = hit else {
                 at += 1;
                 continue;
@@ -214,8 +243,44 @@ impl Lexicon {
 
     /// Entries, for the tests that look at the files.
     #[cfg(test)]
-    pub(super) fn entries(&self) -> impl Iterator<Item = (&String, Roles)> {
-        self.exact.iter().chain(&self.stems).map(|(entry, roles)| (entry, *roles))
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, Roles)> {
+        let all = self.exact.0.iter().chain(&self.stems.0);
+        all.map(|(entry, roles)| (&**entry, roles.without_head()))
+    }
+}
+
+impl Entries {
+    /// Puts entries in order and joins those that came more than once.
+    fn settle(&mut self) {
+        self.0.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        self.0.dedup_by(|later, kept| {
+            let same = later.0 == kept.0;
+            if same {
+                kept.1 = kept.1.with(later.1);
+            }
+            same
+        });
+    }
+
+    fn get(&self, entry: &str) -> Option<Roles> {
+        let at = self.0.binary_search_by(|(known, _)| (**known).cmp(entry)).ok()?;
+        Some(self.0[at].1)
+    }
+
+    /// The longest entry that `text` begins with.
+    fn longest_start(&self, text: &str) -> Option<(&str, Roles)> {
+        let mut shorter = text;
+        loop {
+            let above = self.0.partition_point(|(known, _)| **known <= *shorter);
+            let (entry, roles) = self.0.get(above.checked_sub(1)?)?;
+            if shorter.starts_with(&**entry) {
+                return Some((entry, *roles));
+            }
+            // Only what both begin with can lead to an entry that is shorter still.
+            let both = shorter.char_indices().zip(entry.chars());
+            let differ = both.into_iter().find(|((_, one), other)| one != other);
+            shorter = &shorter[..differ.map_or(shorter.len().min(entry.len()), |((at, _), _)| at)];
+        }
     }
 }
 
@@ -230,8 +295,8 @@ impl Section {
             "[around]" => Roles::AROUND,
             "[break]" => Roles::BREAK,
             "[plain]" => Roles::PLAIN,
+            "[marker]" => Roles::MARKER,
             "[prefix]" => return Self::Prefix,
-            "[marker]" => return Self::Marker,
             "[letters]" => return Self::Letters,
             _ => return Self::Unknown,
         })

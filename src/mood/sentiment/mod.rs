@@ -115,41 +115,43 @@ impl Analyst {
         let raw = message[..end].to_lowercase();
         let folded = fold::text(&message[..end]);
         let mut count = Count::default();
-        for lexicon in self.fitting(&raw, &folded) {
+        let scripts = Scripts::of(&raw);
+        for lexicon in self.fitting(&scripts) {
             count.add(lexicon.matches, lexicon.find(&folded));
+        }
+        if scripts.latin {
+            count.add(Match::Words, self.latin(&raw, &folded));
         }
         let sentiment = count.sentiment();
         Reading { sentiment, urgent: count.urgent || exclaims(message, sentiment) }
     }
 
-    /// The lexicons of the languages in a text: one for each script in it, and that of faces.
-    fn fitting(&self, raw: &str, folded: &str) -> Vec<&Lexicon> {
-        let scripts = Scripts::of(raw);
-        let mut fitting = vec![&self.emoji];
-        if scripts.latin {
+    /// What the most fitting of the languages with Latin letters finds.
+    fn latin(&self, raw: &str, folded: &str) -> Vec<Found> {
+        let mut best = (0, Vec::new());
+        for lexicon in &self.latin {
+            let found = lexicon.find(folded);
+            let likeness = lexicon.likeness(raw, &found);
             // The first of those that fit equally, so that a lone "super" is English.
-            let mut best = (&self.latin[0], self.latin[0].likeness(raw, folded));
-            for lexicon in &self.latin[1..] {
-                let likeness = lexicon.likeness(raw, folded);
-                if likeness > best.1 {
-                    best = (lexicon, likeness);
-                }
+            if likeness > best.0 {
+                best = (likeness, found);
             }
-            fitting.push(best.0);
         }
+        best.1
+    }
+
+    /// The lexicons that need no choice: that of faces, and one for each script.
+    fn fitting(&self, scripts: &Scripts) -> Vec<&Lexicon> {
         // Japanese is written with Chinese characters too, but never without kana.
-        match (scripts.kana, scripts.han) {
-            (true, _) => fitting.push(&self.japanese),
-            (false, true) => fitting.push(&self.chinese),
-            (false, false) => {}
-        }
-        let others = [
+        let each = [
+            (true, &self.emoji),
+            (scripts.kana, &self.japanese),
+            (scripts.han && !scripts.kana, &self.chinese),
             (scripts.hangul, &self.korean),
             (scripts.devanagari, &self.hindi),
             (scripts.arabic, &self.arabic),
         ];
-        fitting.extend(others.into_iter().filter(|(there, _)| *there).map(|(_, lexicon)| lexicon));
-        fitting
+        each.into_iter().filter(|(there, _)| *there).map(|(_, lexicon)| lexicon).collect()
     }
 }
 
@@ -215,7 +217,10 @@ fn clauses(found: Vec<Found>) -> Vec<Found> {
     for mut hit in found {
         breaks += usize::from(hit.roles.has(Roles::BREAK));
         hit.clause += breaks;
-        if !hit.roles.has(Roles::PLAIN) && !hit.roles.has(Roles::BREAK) {
+        if !hit.roles.has(Roles::PLAIN)
+            && !hit.roles.has(Roles::BREAK)
+            && hit.roles != Roles::MARKER
+        {
             out.push(hit);
         }
     }
