@@ -23,6 +23,7 @@
 //! | terminal | unix socket, clients | accept, lines | restarts | 2 | 8 s |
 //! | agent | turns | messages | process exits with 70 | 2 | 8 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
+//! | model | a download of the reserve's model | timer | restarts | 2 | 1 s |
 //! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
 //! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
 //! | beat | watchdog | timer | process exits with 70 | 5 | 1 s |
@@ -41,12 +42,15 @@
 
 mod backends;
 pub mod beat;
+mod download;
 pub mod exit;
 pub mod log;
+mod machine;
 pub mod paths;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;
 mod reload;
+mod restart;
 pub mod signals;
 mod starts;
 mod status;
