@@ -3,6 +3,8 @@
 //! Intervals and timeouts use `tokio::time::Instant`, never this: a Pi has no battery clock, boots
 //! in 1970, and jumps when the network time arrives.
 
+pub mod duty;
+
 use jiff::Timestamp;
 
 /// Earliest time taken for real, in seconds since 1970 (2025-01-01): this program is younger, so

@@ -1,12 +1,18 @@
 //! Things worth knowing, as a closed list: they go to the log with their fields and to whoever
 //! listens on the bounded broadcast.
 
-use tokio::sync::broadcast;
+pub mod feed;
+mod group;
 
+use serde::Serialize;
+use tokio::sync::{broadcast, watch};
+
+pub use self::group::Group;
 use crate::limits;
 
 /// A happening. Names are past tense; the log's `EVENT` field is `Event::name`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Event {
     /// A backend's breaker opened: it is not used for now.
     BreakerOpened {
@@ -130,6 +136,70 @@ pub enum Event {
         /// The channel that is felt, or `rest`.
         to: &'static str,
     },
+    /// The body came under stress.
+    StressEntered {
+        /// What is beyond its limit, in a sentence.
+        reason: String,
+        /// Temperature now, in degrees Celsius.
+        temperature_c: Option<f32>,
+        /// Memory in use now, in percent.
+        ram_percent: Option<f32>,
+        /// Work of the processors now, in percent.
+        cpu_percent: Option<f32>,
+    },
+    /// Stress is over.
+    StressLeft {
+        /// How long it lasted, in seconds.
+        lasted_s: u64,
+        /// Highest temperature of the episode, in degrees Celsius.
+        peak_temperature_c: Option<f32>,
+        /// Highest memory use of the episode, in percent.
+        peak_ram_percent: Option<f32>,
+        /// Temperature now, in degrees Celsius.
+        temperature_c: Option<f32>,
+        /// Memory in use now, in percent.
+        ram_percent: Option<f32>,
+        /// Work of the processors now, in percent.
+        cpu_percent: Option<f32>,
+    },
+    /// The governor allows more or less than before.
+    GovernorStepped {
+        /// From this level.
+        from: &'static str,
+        /// To this one.
+        to: &'static str,
+        /// Why, in a sentence.
+        reason: String,
+    },
+    /// Sleep began.
+    SleepBegan {
+        /// The date of the evening, `YYYY-MM-DD`.
+        night: String,
+    },
+    /// Sleep is over.
+    SleepEnded {
+        /// The date of the evening it began in.
+        night: String,
+    },
+    /// Nobody has said anything for the idle time.
+    IdleBegan {
+        /// That time, in seconds.
+        after_s: u64,
+    },
+    /// An hour of beats, in figures.
+    BeatsSummed(BeatSummary),
+    /// Critical tasks stand still; the watchdog is not fed.
+    TasksStuck {
+        /// Their names.
+        tasks: Vec<&'static str>,
+    },
+    /// All critical tasks get on again.
+    TasksMoving,
+    /// Happenings came faster than they could be stored.
+    EventsMissed {
+        /// How many are missing.
+        count: u64,
+    },
     /// A supervised task ended in a way it should not.
     TaskFailed {
         /// Its name.
@@ -139,7 +209,69 @@ pub enum Event {
     },
 }
 
+/// The beats of an hour, or of less if the daemon stopped before.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct BeatSummary {
+    /// How many.
+    pub beats: u32,
+    /// Of these under stress.
+    pub stressed: u32,
+    /// Lowest temperature, in degrees Celsius.
+    pub temperature_min_c: Option<f32>,
+    /// Mean temperature.
+    pub temperature_mean_c: Option<f32>,
+    /// Highest temperature.
+    pub temperature_max_c: Option<f32>,
+    /// Mean work of the processors, in percent.
+    pub cpu_mean_percent: Option<f32>,
+    /// Most memory in use, in percent.
+    pub ram_max_percent: Option<f32>,
+    /// Bytes written to the card since the machine started.
+    pub card_written_bytes: Option<u64>,
+}
+
 impl Event {
+    /// What it is about.
+    #[must_use]
+    pub fn group(&self) -> Group {
+        match self {
+            Self::TurnEnded { .. } => Group::Turn,
+            Self::BeatsSummed(_) => Group::Beat,
+            Self::StressEntered { .. }
+            | Self::StressLeft { .. }
+            | Self::GovernorStepped { .. }
+            | Self::MoodChanged { .. }
+            | Self::SleepBegan { .. }
+            | Self::SleepEnded { .. }
+            | Self::IdleBegan { .. } => Group::Body,
+            _ => Group::Fault,
+        }
+    }
+
+    /// How much a person should mind.
+    #[must_use]
+    pub fn severity(&self) -> &'static str {
+        match self {
+            Self::TasksStuck { .. } | Self::StoreDegraded { .. } | Self::TaskFailed { .. } => {
+                "error"
+            }
+            Self::TurnEnded { .. }
+            | Self::BeatsSummed(_)
+            | Self::BackendFound { .. }
+            | Self::BreakerClosed { .. }
+            | Self::StoreRecovered
+            | Self::ConfigReloaded { .. }
+            | Self::StressLeft { .. }
+            | Self::MoodChanged { .. }
+            | Self::GovernorStepped { to: "full", .. }
+            | Self::SleepBegan { .. }
+            | Self::SleepEnded { .. }
+            | Self::IdleBegan { .. }
+            | Self::TasksMoving => "info",
+            _ => "warn",
+        }
+    }
+
     /// Stable name for the log: `breaker.opened`.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -164,26 +296,44 @@ impl Event {
             Self::ConfigRefused { .. } => "config.refused",
             Self::MoodChanged { .. } => "mood.changed",
             Self::TaskFailed { .. } => "task.failed",
+            Self::StressEntered { .. } => "stress.entered",
+            Self::StressLeft { .. } => "stress.left",
+            Self::GovernorStepped { .. } => "governor.stepped",
+            Self::SleepBegan { .. } => "sleep.began",
+            Self::SleepEnded { .. } => "sleep.ended",
+            Self::IdleBegan { .. } => "idle.began",
+            Self::BeatsSummed(_) => "beat.summed",
+            Self::TasksStuck { .. } => "beat.stuck",
+            Self::TasksMoving => "beat.moving",
+            Self::EventsMissed { .. } => "event.missed",
         }
     }
 }
 
 /// Where happenings are told. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Events(broadcast::Sender<Event>);
+pub struct Events {
+    told: broadcast::Sender<Event>,
+    /// Counts batches that are in the database.
+    stored: watch::Sender<u64>,
+}
 
 impl Default for Events {
     fn default() -> Self {
-        Self(broadcast::channel(limits::EVENT_QUEUE).0)
+        Self { told: broadcast::channel(limits::EVENT_QUEUE).0, stored: watch::channel(0).0 }
     }
 }
 
 impl Events {
     /// Logs the event and tells everybody who listens.
     pub fn tell(&self, event: Event) {
+        let name = event.name();
         match &event {
             Event::TurnEnded { session, turn, outcome } => {
-                tracing::debug!(event = event.name(), session, turn, outcome, "turn ended");
+                tracing::debug!(event = name, session, turn, outcome, "turn ended");
+            }
+            Event::BeatsSummed(_) => {
+                tracing::debug!(event = name, detail = ?event, "an hour of beats");
             }
             Event::MoodChanged { from, to } => {
                 tracing::info!(event = event.name(), from, to, "the mood has changed");
@@ -195,20 +345,42 @@ impl Events {
                 tracing::info!(event = event.name(), name, "the model is here");
             }
             Event::BackendFound { .. } => {
-                tracing::info!(event = event.name(), detail = ?event, "a model server is there");
+                tracing::info!(event = name, detail = ?event, "a model server is there");
             }
-            Event::BreakerClosed { .. } | Event::StoreRecovered | Event::ConfigReloaded { .. } => {
-                tracing::info!(event = event.name(), detail = ?event, "recovered or changed");
+            Event::TasksStuck { tasks } => {
+                tracing::error!(event = name, ?tasks, "tasks stand still; watchdog not fed");
             }
-            _ => tracing::warn!(event = event.name(), detail = ?event, "degraded"),
+            Event::TasksMoving => tracing::info!(event = name, "all tasks move again"),
+            Event::GovernorStepped { from, to, reason } => {
+                tracing::info!(event = name, from, to, reason, "the governor allows another level");
+            }
+            Event::SleepBegan { night } | Event::SleepEnded { night } => {
+                tracing::info!(event = name, night, "day and night");
+            }
+            Event::IdleBegan { after_s } => tracing::debug!(event = name, after_s, "it is quiet"),
+            _ if event.severity() == "info" => {
+                tracing::info!(event = name, detail = ?event, "recovered or changed");
+            }
+            _ => tracing::warn!(event = name, detail = ?event, "degraded"),
         }
         // Nobody listening is normal.
-        let _ = self.0.send(event);
+        let _ = self.told.send(event);
     }
 
     /// A receiver of everything told from now on.
     #[must_use]
     pub fn listen(&self) -> broadcast::Receiver<Event> {
-        self.0.subscribe()
+        self.told.subscribe()
+    }
+
+    /// Says that more happenings are in the database.
+    pub fn mark_stored(&self) {
+        self.stored.send_modify(|count| *count += 1);
+    }
+
+    /// Changes whenever more happenings are in the database.
+    #[must_use]
+    pub fn stored(&self) -> watch::Receiver<u64> {
+        self.stored.subscribe()
     }
 }

@@ -33,6 +33,7 @@ pub mod config;
 pub mod connector;
 pub mod daemon;
 pub mod event;
+pub mod heartbeat;
 pub mod http;
 pub mod limits;
 pub mod model;

@@ -256,6 +256,24 @@ pub const GOVERNOR_SAMPLES_MAX: usize = 601;
 /// Beats kept for the charts, from the seed: half an hour at the default pulse.
 pub const HISTORY_SAMPLES: usize = 60;
 
+// --- Happenings --------------------------------------------------------------------------------
+
+/// Happenings stored in one transaction, at most; more wait in the broadcast.
+pub const EVENTS_BATCH_MAX: usize = 64;
+
+/// Happenings told in one answer. A page shows fewer; who wants more asks again from the last.
+pub const EVENTS_TOLD_MAX: usize = 200;
+
+/// Happenings told to a reader of the feed who does not say where it stopped.
+pub const EVENTS_TOLD_FIRST: usize = 100;
+
+/// Readers of the feed served at once, of the connections: a page has one, in every tab.
+pub const FEEDS_MAX: usize = 16;
+
+/// How often old happenings are let go: days decide, so once a day is enough. Between two times a
+/// group may grow beyond its rows.
+pub const EVENTS_FORGET_EVERY: Duration = Duration::from_secs(24 * 3600);
+
 // --- Process life --------------------------------------------------------------------------------
 
 /// Whole drain at shutdown. systemd's `TimeoutStopSec` is 20 s; beyond this the process says who
@@ -315,5 +333,8 @@ const _: () =
     assert!(IDENTITY_TOKENS_MAX + VOLATILE_TOKENS_MAX + CONTEXT_MARGIN_TOKENS < CONTEXT_TOKENS_MIN);
 const _: () = assert!(CONTEXT_TOKENS_MIN <= HAILO_CONTEXT_TOKENS);
 const _: () = assert!(STORE_QUEUE_RESERVED * 2 < STORE_QUEUE);
+const _: () = assert!(FEEDS_MAX < HTTP_CONNECTIONS_MAX);
+const _: () = assert!(EVENTS_BATCH_MAX <= EVENT_QUEUE);
+const _: () = assert!(EVENTS_TOLD_FIRST <= EVENTS_TOLD_MAX);
 const _: () = assert!(WINDOW_TURNS_MAX as u64 <= WINDOW_EPOCH_TURNS);
 const _: () = assert!(STORE_SLICE_BYTES >= MESSAGE_BYTES_MAX);

@@ -3,8 +3,13 @@
 pub mod body;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use self::body::Body;
 
 /// The state of one backend.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -25,6 +30,8 @@ pub struct BackendState {
     pub hung: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
+    /// The rate it has when it is well, as far as it was learned.
+    pub healthy_tokens_per_s: Option<f32>,
     /// Whether it decodes much slower than it used to: hot, or the link has dropped.
     pub degraded: bool,
     /// From sending to the response head in the newest answer, in milliseconds.
@@ -37,8 +44,8 @@ pub struct BackendState {
     pub gap_p99_ms: Option<f32>,
 }
 
-/// The mood. Each channel is 0 to 1.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// The mood, where there is one. Each channel is 0 to 1.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mood {
     /// Joy.
     pub joy: f32,
@@ -50,7 +57,7 @@ pub struct Mood {
     pub excitement: f32,
     /// Calm.
     pub calm: f32,
-    /// The highest channel.
+    /// The strongest channel.
     pub dominant: String,
     /// The channel that stands out from its baseline; `none` if none does.
     pub active_channel: String,
@@ -77,6 +84,10 @@ pub struct Snapshot {
     pub backends: Vec<BackendState>,
     /// Turns running and waiting.
     pub turns: usize,
+    /// Since somebody last said something, or since the start.
+    pub quiet: Duration,
+    /// The body.
+    pub body: Body,
     /// The mood; absent as long as nobody publishes one.
     pub mood: Option<Mood>,
     /// False while the database cannot be written.
@@ -87,23 +98,31 @@ pub struct Snapshot {
 
 /// Writes the snapshot. Not `Clone`: there is one.
 #[derive(Debug)]
-pub struct Publisher(Arc<ArcSwap<Snapshot>>);
+pub struct Publisher {
+    newest: Arc<ArcSwap<Snapshot>>,
+    count: watch::Sender<u64>,
+}
 
 /// Reads the newest snapshot.
 #[derive(Debug, Clone)]
-pub struct Reader(Arc<ArcSwap<Snapshot>>);
+pub struct Reader {
+    newest: Arc<ArcSwap<Snapshot>>,
+    count: watch::Receiver<u64>,
+}
 
 /// A publisher and the first of its readers.
 #[must_use]
 pub fn channel(first: Snapshot) -> (Publisher, Reader) {
-    let shared = Arc::new(ArcSwap::from_pointee(first));
-    (Publisher(Arc::clone(&shared)), Reader(shared))
+    let newest = Arc::new(ArcSwap::from_pointee(first));
+    let (sender, count) = watch::channel(0);
+    (Publisher { newest: Arc::clone(&newest), count: sender }, Reader { newest, count })
 }
 
 impl Publisher {
     /// Puts a new snapshot in the place of the old one.
     pub fn publish(&self, snapshot: Snapshot) {
-        self.0.store(Arc::new(snapshot));
+        self.newest.store(Arc::new(snapshot));
+        self.count.send_modify(|count| *count += 1);
     }
 }
 
@@ -111,6 +130,17 @@ impl Reader {
     /// The newest snapshot. Keep the `Arc`, never a guard, across an await.
     #[must_use]
     pub fn load(&self) -> Arc<Snapshot> {
-        self.0.load_full()
+        self.newest.load_full()
+    }
+
+    /// Waits for a snapshot newer than the one this reader saw last; pends for ever once nobody
+    /// publishes any more.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn changed(&mut self) {
+        if self.count.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
     }
 }

@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::audience::Audience;
 use super::service::{Agent, Incoming, Shared};
 use super::{Converse, Refused, Submission, Turn};
+use crate::event::feed::{Told, Wanted};
 use crate::limits;
 use crate::provider::sanitise;
 use crate::session;
@@ -69,6 +70,22 @@ impl Converse for Agent {
             lines.map_err(|error| Refused::NotStored(error.to_string()))
         }
         .boxed()
+    }
+
+    fn happenings(
+        &self,
+        wanted: Wanted,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Told>, Refused>> {
+        async move {
+            let told = self.shared.sessions.store().happenings(wanted, limit).await;
+            told.map_err(|error| Refused::NotStored(error.to_string()))
+        }
+        .boxed()
+    }
+
+    fn stored(&self) -> watch::Receiver<u64> {
+        self.shared.events.stored()
     }
 
     fn audience(&self) -> &Arc<Audience> {

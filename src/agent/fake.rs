@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use futures_util::future::BoxFuture;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::audience::{Audience, Said, Telling};
 use super::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
+use crate::event::feed::{Told, Wanted};
 use crate::session::log::Line;
 use crate::session::wire::SessionInfo;
 
@@ -30,6 +31,8 @@ pub(crate) struct Fake {
     lines: Mutex<Vec<Line>>,
     listed: Mutex<Vec<SessionInfo>>,
     audience: Arc<Audience>,
+    told: Mutex<Vec<Told>>,
+    stored: watch::Sender<u64>,
 }
 
 impl Fake {
@@ -46,6 +49,12 @@ impl Fake {
     /// The sessions there are.
     pub(crate) fn list(&self, sessions: Vec<SessionInfo>) {
         *self.listed.lock().unwrap() = sessions;
+    }
+
+    /// Something more has happened.
+    pub(crate) fn happen(&self, told: Told) {
+        self.told.lock().unwrap().push(told);
+        self.stored.send_modify(|count| *count += 1);
     }
 
     /// What was submitted so far, refused or not.
@@ -136,6 +145,28 @@ impl Converse for Fake {
         let mut lines: Vec<_> = lines.into_iter().filter(|line| line.turn < before).collect();
         let surplus = lines.len().saturating_sub(limit);
         Box::pin(async move { Ok(lines.split_off(surplus)) })
+    }
+
+    fn happenings(
+        &self,
+        wanted: Wanted,
+        limit: usize,
+    ) -> BoxFuture<'_, Result<Vec<Told>, Refused>> {
+        let told = self.told.lock().unwrap();
+        let (after, newest) = match wanted {
+            Wanted::After(id) | Wanted::Since { after: id, .. } => (id, false),
+            Wanted::Last => (0, true),
+        };
+        let mut wanted: Vec<Told> = told.iter().filter(|told| told.id > after).cloned().collect();
+        match newest {
+            true => drop(wanted.drain(..wanted.len().saturating_sub(limit))),
+            false => wanted.truncate(limit),
+        }
+        Box::pin(async move { Ok(wanted) })
+    }
+
+    fn stored(&self) -> watch::Receiver<u64> {
+        self.stored.subscribe()
     }
 
     fn audience(&self) -> &Arc<Audience> {

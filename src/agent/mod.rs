@@ -19,8 +19,10 @@ mod volatile;
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::watch;
 
 use self::audience::{Audience, TurnEvents};
+use crate::event::feed::{Told, Wanted};
 use crate::session::log::Line;
 use crate::session::wire::SessionInfo;
 
@@ -174,6 +176,13 @@ pub trait Converse: Send + Sync {
         before: u64,
         limit: usize,
     ) -> BoxFuture<'a, Result<Vec<Line>, Refused>>;
+
+    /// What has happened, at most `limit`, oldest first.
+    fn happenings(&self, wanted: Wanted, limit: usize)
+    -> BoxFuture<'_, Result<Vec<Told>, Refused>>;
+
+    /// Changes when there are more happenings to be read.
+    fn stored(&self) -> watch::Receiver<u64>;
 
     /// Where readers of sessions sit.
     fn audience(&self) -> &Arc<Audience>;

@@ -15,7 +15,7 @@ use arc_swap::ArcSwap;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,7 @@ use crate::mood::Tuning;
 use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
 use crate::session::{self, Sessions};
+use crate::snapshot::body::{Governed, Order};
 
 /// What a turn loads once at its start and keeps: a reload changes the next turn, not this one.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,6 +82,12 @@ pub(super) struct Shared {
     /// Cancels turns by session; every turn taken on and not yet ended is here.
     running: Mutex<BTreeMap<String, Vec<(u64, CancellationToken)>>>,
     pub(super) stopping: AtomicBool,
+    /// What the governor allows.
+    pub(super) order: ArcSwap<Order>,
+    /// Notified when a message comes.
+    stirred: Arc<Notify>,
+    /// When the last message came; at first when the agent was built.
+    last_message: Mutex<Instant>,
 }
 
 /// A turn that was taken on.
@@ -141,6 +148,9 @@ impl Agent {
             audience: Arc::default(),
             running: Mutex::default(),
             stopping: AtomicBool::new(false),
+            order: ArcSwap::default(),
+            stirred: Arc::default(),
+            last_message: Mutex::new(Instant::now()),
         });
         let (sender, inbox) = mpsc::channel(limits::TURNS_MAX);
         let agent = Arc::new(Self { shared: Arc::clone(&shared), inbox: sender });
@@ -160,10 +170,29 @@ impl Agent {
         }
     }
 
+    /// Notified when a message comes.
+    #[must_use]
+    pub fn stirred(&self) -> Arc<Notify> {
+        Arc::clone(&self.shared.stirred)
+    }
+
+    /// Since the last message, or since the start.
+    #[must_use]
+    pub fn quiet(&self) -> std::time::Duration {
+        let last = self.shared.last_message.lock().unwrap_or_else(PoisonError::into_inner);
+        last.elapsed()
+    }
+
     /// Turns taken on and not yet ended.
     #[must_use]
     pub fn turns(&self) -> usize {
         self.shared.running().values().map(Vec::len).sum()
+    }
+}
+
+impl Governed for Agent {
+    fn obey(&self, order: &Order) {
+        self.shared.order.store(Arc::new(order.clone()));
     }
 }
 
@@ -181,6 +210,8 @@ impl Shared {
         reply: oneshot::Sender<Result<Turn, Refused>>,
         shutdown: CancellationToken,
     ) -> Option<Pending> {
+        *self.last_message.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.stirred.notify_one();
         let session = submission.session.unwrap_or_else(|| session::MAIN.to_owned());
         let id = submission.id;
         match again::turn_of(self, &session, id.as_deref()).await {

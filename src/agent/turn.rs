@@ -20,6 +20,7 @@ use crate::provider::prompt::{Fitted, NoRoom, Prompt};
 use crate::provider::{Completed, Job, Progress};
 use crate::session::log::{Assistant, End, Outcome};
 use crate::session::window::{self, PastTurn};
+use crate::snapshot::body::Level;
 
 /// Pieces of an answer between the provider and the log: as many as a fast server decodes during
 /// one commit. They share the next one; a slow server never has more than one here.
@@ -72,6 +73,11 @@ async fn answer(
     pending: &mut Pending,
     shown: &mut Shown,
 ) -> Ended {
+    let order = shared.order.load_full();
+    if order.level == Level::NoModel {
+        let reason = order.reason.as_deref().unwrap_or_default().to_owned();
+        return Ended::Failed(TurnError::Resting { reason });
+    }
     let past = match shared.sessions.turns(&pending.session).await {
         Ok(past) => past,
         Err(error) => {
@@ -87,7 +93,7 @@ async fn answer(
         route: pending.backend.clone(),
         deadline: pending.accepted_at + settings.deadline,
         answer_tokens: settings.answer_tokens_max,
-        answer_tokens_max: pending.answer_tokens_max,
+        answer_tokens_max: least(pending.answer_tokens_max, order.answer_tokens_max),
         sampling: settings.sampling,
         schema: None,
         tools: Vec::new(),
@@ -126,6 +132,11 @@ async fn answer(
         Ok(completed) => Ended::Answered(completed),
         Err(error) => Ended::Failed(TurnError::Provider(error)),
     }
+}
+
+/// The smaller of two bounds, where both are there.
+fn least(a: Option<u32>, b: Option<u32>) -> Option<u32> {
+    a.zip(b).map_or(a.or(b), |(a, b)| Some(a.min(b)))
 }
 
 /// Waits for `first` and drives `second` meanwhile; gives `second`'s result if it has one by then.
@@ -189,7 +200,9 @@ async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
             let (words, code) = for_person(&error);
             let outcome = match error {
                 TurnError::Interrupted => Outcome::Interrupted,
-                TurnError::Provider(_) | TurnError::Internal => Outcome::Error,
+                TurnError::Provider(_) | TurnError::Internal | TurnError::Resting { .. } => {
+                    Outcome::Error
+                }
             };
             let end = End { outcome, code: Some(code.to_owned()), words: Some(words.clone()) };
             (None, end, TurnEvent::Failed { words, code })

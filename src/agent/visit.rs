@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use super::audience::{Happening, Said, Seat, Snap};
 use super::{Converse, Submission, Turn, TurnEvent, frames};
+use crate::event::feed::Wanted;
 use crate::limits;
 use crate::session::wire::{
     self, BadFrame, ClientFrame, HistoryLine, Metadata, ServerFrame, SessionInfo, Status,
@@ -137,6 +138,13 @@ impl Visit {
                 Ok(sessions) => ServerFrame::Sessions { sessions },
                 Err(refused) => refused.frame(None),
             },
+            ClientFrame::Events { since_ms, after } => {
+                let wanted = Wanted::Since { at_ms: since_ms, after };
+                match self.converse.happenings(wanted, limits::EVENTS_TOLD_MAX).await {
+                    Ok(events) => ServerFrame::Events { events },
+                    Err(refused) => refused.frame(None),
+                }
+            }
             ClientFrame::History { chat_id, limit, before } => {
                 let chat_id = chat_id.or_else(|| self.chat_id.clone());
                 let lines = match before {

@@ -17,6 +17,11 @@ pub enum TurnError {
     Internal,
     /// The daemon went down while the turn ran.
     Interrupted,
+    /// The governor lets the model rest.
+    Resting {
+        /// Why, in a sentence without its stop.
+        reason: String,
+    },
 }
 
 /// The sentences, and the stable word.
@@ -28,6 +33,13 @@ pub fn for_person(error: &TurnError) -> (String, &'static str) {
             "Something in me failed while I worked on that. It is in my log; please try again."
                 .to_owned(),
             "internal",
+        ),
+        TurnError::Resting { reason } => (
+            format!(
+                "I let my model rest, so that I do not overheat: {reason}. Everything else of me \
+                 works; ask again in a few minutes."
+            ),
+            "resting",
         ),
         TurnError::Interrupted => {
             ("I was shut down while I was answering.".to_owned(), "interrupted")
@@ -60,6 +72,9 @@ fn provider(error: &ProviderError) -> (String, &'static str) {
         ),
         ProviderError::Preempted => {
             ("I put this aside for something more important.".to_owned(), "preempted")
+        }
+        ProviderError::Resting => {
+            ("I put this aside until I am cooler.".to_owned(), "background_resting")
         }
         ProviderError::Overloaded => (
             "Too many questions wait for me already. Please try again in a moment.".to_owned(),
@@ -180,6 +195,10 @@ mod tests {
             TurnError::Provider(ProviderError::BrokeOff(cause(Some(Class::Truncated), "reset"))),
             TurnError::Provider(ProviderError::Preempted),
             TurnError::Provider(ProviderError::Overloaded),
+            TurnError::Provider(ProviderError::Resting),
+            TurnError::Resting {
+                reason: "the processor has 74 °C; 75 °C is the limit".to_owned()
+            },
             TurnError::Provider(ProviderError::TooLate),
             TurnError::Provider(ProviderError::NoSuchBackend("x".to_owned())),
         ];

@@ -16,6 +16,7 @@ mod run;
 #[cfg(feature = "sim")]
 mod sim;
 mod status;
+mod trace;
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
@@ -32,6 +33,7 @@ pub use self::model::ModelArgs;
 pub use self::place::PlaceArgs;
 pub use self::run::RunArgs;
 pub use self::status::StatusArgs;
+pub use self::trace::TraceArgs;
 use crate::daemon;
 
 /// Exit codes of the client verbs.
@@ -71,6 +73,7 @@ enum Verb {
     Chat(ChatArgs),
     Ask(AskArgs),
     Status(StatusArgs),
+    Trace(TraceArgs),
     Check(CheckArgs),
     Model(ModelArgs),
     #[cfg(feature = "sim")]
@@ -116,7 +119,9 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// daemon, whose code is that of `sysexits.h`: a service manager must not start it again.
 fn usage_code(verb: Option<&OsString>) -> u8 {
     let client = |verb: &OsString| {
-        ["chat", "ask", "status", "check", "model"].iter().any(|known| verb.as_os_str() == *known)
+        ["chat", "ask", "status", "trace", "check", "model"]
+            .iter()
+            .any(|known| verb.as_os_str() == *known)
     };
     if verb.is_some_and(client) { code::USAGE } else { daemon::exit::USAGE }
 }
@@ -150,6 +155,7 @@ fn converse(verb: &Verb) -> u8 {
                 ask::run(args, input, streams).await
             }
             Verb::Status(args) => status::run(args, &mut out, &mut err).await,
+            Verb::Trace(args) => trace::run(args, &mut out, &mut err).await,
             Verb::Model(args) => model::run(args, &mut out, &mut err).await,
             Verb::Run(_) | Verb::Check(_) => code::USAGE,
             #[cfg(feature = "sim")]

@@ -10,7 +10,9 @@ use super::code;
 use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
 use super::{RESERVE, RESERVE_SPEAKS};
-use crate::session::wire::{BackendStatus, ClientFrame, MoodStatus, ServerFrame, Status};
+use crate::session::wire::{BackendStatus, ClientFrame, ServerFrame, Status};
+use crate::snapshot::Mood;
+use crate::snapshot::body::VitalSigns;
 
 /// Show what the daemon does and what is degraded
 #[derive(Debug, Clone, Default, Args)]
@@ -73,8 +75,21 @@ pub(super) fn table(status: &Status) -> String {
         (false, None) => "offline".to_owned(),
     };
     row("inference", &thinks);
+    let body = &status.body;
+    if !body.describe.is_empty() {
+        row("body", &body.describe);
+    }
+    let level = body.level.as_str();
+    match &body.level_reason {
+        Some(reason) => row("governor", &format!("{level}: {reason}")),
+        None => row("governor", level),
+    }
+    if body.sleeping {
+        row("sleep", "it is the time of sleep");
+    }
+    row("machine", &machine(&body.vitals));
     row("database", if status.store_ok { "ok" } else { "cannot be written" });
-    if let Some(mood) = &status.mood {
+    if let Some(mood) = &status.body.mood {
         row("mood", &feeling(mood));
     }
     for backend in &status.backends {
@@ -87,6 +102,27 @@ pub(super) fn table(status: &Status) -> String {
         row("notice", notice);
     }
     text
+}
+
+/// What of the machine is known, in one line.
+fn machine(vitals: &VitalSigns) -> String {
+    let mut parts = Vec::new();
+    if let Some(board) = &vitals.board {
+        parts.push(board.clone());
+    }
+    if let Some(free) = vitals.disk_free_bytes {
+        parts.push(format!("{:.1} GB free", free as f64 / 1e9));
+    }
+    if let (Some(node), Some(driver)) = (&vitals.npu_node, &vitals.npu_driver) {
+        parts.push(format!("NPU {node}, driver {driver}"));
+    }
+    if vitals.npu_present == Some(false) {
+        parts.push("no NPU".to_owned());
+    }
+    if vitals.clock_synchronised == Some(false) {
+        parts.push("its clock is not synchronised".to_owned());
+    }
+    if parts.is_empty() { "tells nothing of itself".to_owned() } else { parts.join(", ") }
 }
 
 fn line(backend: &BackendStatus) -> String {
@@ -113,7 +149,7 @@ fn line(backend: &BackendStatus) -> String {
 }
 
 /// What is felt, then every channel.
-fn feeling(mood: &MoodStatus) -> String {
+fn feeling(mood: &Mood) -> String {
     let felt = match mood.active_channel.as_str() {
         "none" => "at rest".to_owned(),
         channel => format!("{channel} (+{:.2})", mood.active_intensity),
@@ -138,6 +174,8 @@ fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::wire::body::BodyStatus;
+    use crate::snapshot::body::Level;
 
     #[test]
     fn the_table_says_what_is_degraded() {
@@ -155,6 +193,7 @@ mod tests {
                 retry_in_s: Some(12.4),
                 last_error: Some("down".into()),
                 tokens_per_s: Some(7.5),
+                healthy_tokens_per_s: Some(7.6),
                 degraded: true,
                 head_ms: Some(3.0),
                 first_token_ms: Some(410.0),
@@ -162,20 +201,34 @@ mod tests {
                 gap_p99_ms: Some(151.0),
             }],
             notices: vec!["the disk is full".into()],
-            mood: Some(MoodStatus {
-                joy: 0.2,
-                sorrow: 0.15,
-                calm: 0.52,
-                active_channel: "sorrow".into(),
-                active_intensity: 0.15,
-                ..MoodStatus::default()
-            }),
+            body: BodyStatus {
+                describe: "I am under stress; my processor has 79 °C.".into(),
+                mood: Some(Mood {
+                    joy: 0.2,
+                    sorrow: 0.15,
+                    calm: 0.52,
+                    active_channel: "sorrow".into(),
+                    active_intensity: 0.15,
+                    ..Mood::default()
+                }),
+                level: Level::Short,
+                level_reason: Some("the processor has 79 °C".into()),
+                vitals: VitalSigns {
+                    disk_free_bytes: Some(21_474_836_480),
+                    npu_present: Some(false),
+                    ..VitalSigns::default()
+                },
+                ..BodyStatus::default()
+            },
             ..Status::default()
         };
         let expected = "\
 agent     Crayfish (crayfish 0.1.0)
 up        1 h 1 min, process 42, 0 turns running
 inference offline: nobody listens
+body      I am under stress; my processor has 79 °C.
+governor  short: the processor has 79 °C
+machine   21.5 GB free, no NPU
 database  cannot be written
 mood      sorrow (+0.15): joy 0.20, anger 0.00, sorrow 0.15, excitement 0.00, calm 0.52
 primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \

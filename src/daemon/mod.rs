@@ -18,15 +18,15 @@
 //!
 //! | task | owns | wakes on | if it ends or panics | drain | time to end |
 //! |---|---|---|---|---|---|
-//! | reload | watch on config.yaml | change, SIGHUP | restarts | 1 | 1 s |
+//! | reload | watch on config.yaml | change, SIGHUP | restarts | 2 | 1 s |
 //! | http | listener, connections | accept, bytes | restarts | 2 | 8 s |
 //! | terminal | unix socket, clients | accept, lines | restarts | 2 | 8 s |
 //! | agent | turns | messages | process exits with 70 | 2 | 8 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
 //! | model | a download of the reserve's model | timer | restarts | 2 | 1 s |
-//! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
+//! | heartbeat | body, snapshot, watchdog | timer, messages | process exits with 70 | 4 | 1 s |
 //! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
-//! | beat | watchdog | timer | process exits with 70 | 5 | 1 s |
+//! | record | feed of happenings | happenings, once a day | restarts | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!
 //! # Drain
@@ -37,16 +37,17 @@
 //! that hangs in the kernel cannot be joined.
 //!
 //! # Watchdog
-//! Critical tasks tick their `Progress`; `beat` feeds the service manager only after all of them
-//! moved since the last beat. The agent and the store prove it by an answer out of their queues.
+//! Critical tasks tick their `Progress`; `heartbeat` feeds the service manager only after all of
+//! them moved since the last look. The agent and the store prove it by an answer out of their
+//! queues.
 
 mod backends;
-pub mod beat;
 mod download;
 pub mod exit;
 pub mod log;
 mod machine;
 pub mod paths;
+mod record;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;
 mod reload;
@@ -57,6 +58,7 @@ mod status;
 pub mod supervisor;
 pub mod systemd;
 pub mod tasks;
+mod vitals_file;
 mod watch;
 mod wiring;
 

@@ -14,7 +14,7 @@ use super::signals::Signal;
 use super::starts;
 use super::supervisor::{Moment, Supervisor};
 use super::systemd::Manager;
-use super::wiring::{self, Ground, House, Outside, StartError, Wish};
+use super::wiring::{self, Ground, Outside, StartError, Wish};
 use crate::agent::service::Agent;
 use crate::clock::WallClock;
 use crate::config::{self, env::FixedEnv};
@@ -25,12 +25,14 @@ use crate::session::Sessions;
 use crate::snapshot::Reader;
 use crate::store::Store;
 use crate::store::medium::Medium;
+use crate::vitals::VitalsSource;
 
 /// The world around the daemon.
 pub(crate) struct World {
     pub(crate) clock: Arc<dyn WallClock>,
     pub(crate) http: Arc<dyn Http>,
     pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) vitals: Box<dyn VitalsSource>,
     /// Root of the files that show the machine.
     pub(crate) machine: PathBuf,
 }
@@ -70,18 +72,21 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     let manager = Arc::new(Manager::absent());
     let ground =
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };
-    let World { clock, http, medium, machine } = world;
+    let World { clock, http, medium, vitals, machine } = world;
     // Its threads would be real ones, outside of the paused clock.
-    let outside = Outside { clock, http, medium, models: None, machine };
+    let outside = Outside { clock, http, medium, vitals, models: None, machine };
     let (house, store_task, agent_task) = wiring::build(&ground, outside)?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());
     starts::store(&supervisor, &house, store_task)?;
     wiring::recover(&house.sessions).await;
     starts::work(&supervisor, &house, agent_task)?;
-    starts::keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
     let deadline = super::reload::settings(&ground.loaded.config, "").deadline;
-    let House { provider, store, sessions, agent, identity, events, reader, .. } = house;
+    let (provider, agent) = (Arc::clone(&house.provider), Arc::clone(&house.agent));
+    let (store, sessions) = (house.store.clone(), house.sessions.clone());
+    let (events, reader) = (house.events.clone(), house.reader.clone());
+    let identity = house.identity.clone();
+    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked))?;
     Ok(Running {
         provider,
         store,

@@ -13,7 +13,6 @@ use tokio_util::sync::CancellationToken;
 use super::log::LogLevel;
 use super::systemd::Manager;
 use super::watch::Watch;
-use super::wiring::PULSE;
 use crate::agent::service::{Agent, Settings};
 use crate::config::env::ProcessEnv;
 use crate::config::reload::Change;
@@ -113,7 +112,7 @@ pub(super) fn settings(config: &Config, identity: &str) -> Settings {
             + config.provider.ollama.cold
             + 2 * (Duration::from_secs_f64(decoding) + config.provider.job_margin),
         zone: config.system.timezone.zone.clone(),
-        mood: Tuning::new(&config.mood, PULSE),
+        mood: Tuning::new(&config.mood, config.system.pulse),
         nudges: config.mood.nudges,
     }
 }

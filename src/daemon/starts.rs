@@ -6,28 +6,35 @@ use std::sync::{Arc, Mutex};
 
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
+use tokio::sync::broadcast::Receiver;
 
-use super::beat;
 use super::download::{self, Download};
+use super::record::{self, Recorder};
 use super::reload::{self, Reload};
-use super::status;
+use super::status::{Heard, Surroundings};
 use super::supervisor::Supervisor;
 use super::systemd::watchdog_from_env;
 use super::tasks;
-use super::wiring::{Ground, House, PULSE, StartError};
+use super::vitals_file::VitalsFile;
+use super::wiring::{Ground, House, StartError};
 use crate::agent::Converse;
-use crate::agent::feelings::{self, Condition};
+use crate::agent::feelings;
 use crate::agent::service::AgentTask;
 use crate::config::secrets::Secret;
 use crate::config::sections::hardware::Backend;
 use crate::config::sections::reserve::Fetch;
 use crate::connector::terminal::{self, Socket};
+use crate::event::Event;
+use crate::heartbeat::pulse::Rhythm;
+use crate::heartbeat::{self, Heart};
 use crate::http::access::Access;
 use crate::http::server::{self, Service};
 use crate::model::Shelf;
 use crate::model::fetch::Order;
 use crate::session::MAIN;
 use crate::store::StoreTask;
+use crate::vitals::governor::Ladder;
+use crate::vitals::stress::Limits;
 
 /// Gives a listener that was bound before the start to the task's first run; a later run binds
 /// its own.
@@ -154,27 +161,20 @@ pub(super) fn doors(
     Ok(())
 }
 
-/// The status, the download, the reload and the beat.
+/// The recorder, the download, the reload and the heart.
 ///
 /// # Errors
 /// `Stopping` during a drain.
 pub(super) fn keepers(
     supervisor: &Supervisor,
     ground: &Ground,
-    house: &House,
+    mut house: House,
     asked: Arc<Notify>,
 ) -> Result<(), StartError> {
-    let sources = house.sources(&ground.loaded.config, ground.started);
-    let (publisher, manager) = (Arc::clone(&house.publisher), Arc::clone(&ground.manager));
-    supervisor.spawn(tasks::STATUS, move |cx| {
-        let (sources, publisher) = (sources.clone(), Arc::clone(&publisher));
-        let manager = Arc::clone(&manager);
-        async move {
-            status::run(sources, publisher, manager, cx.stop).await;
-            Ok::<_, Infallible>(())
-        }
-    })?;
-    let download = download(ground, house);
+    let later = house.events.listen();
+    let happenings = std::mem::replace(&mut house.happenings, later);
+    record(supervisor, ground, &house, happenings)?;
+    let download = download(ground, &house);
     supervisor.spawn(tasks::MODEL, move |cx| {
         let download = download.clone();
         async move {
@@ -199,23 +199,89 @@ pub(super) fn keepers(
             Ok::<_, Infallible>(())
         }
     })?;
-    mood(supervisor, house)?;
-    let manager = Arc::clone(&ground.manager);
-    let watchdog = watchdog_from_env();
-    beat::start(&supervisor.spawner(), PULSE, watchdog, manager)?;
+    mood(supervisor, ground, &house)?;
+    let liveness = supervisor.spawner().liveness();
+    let heart = heart(ground, house);
+    supervisor
+        .spawner()
+        .spawn_once(tasks::HEARTBEAT, move |cx| heartbeat::run(cx, heart, liveness))?;
     Ok(())
 }
 
-/// The mood. With `CRAYFISH_FORCE_STRESS=1` the body counts as stressed, so that the effects can be
-/// tried on a cool machine.
-fn mood(supervisor: &Supervisor, house: &House) -> Result<(), StartError> {
-    let forced = std::env::var_os("CRAYFISH_FORCE_STRESS").is_some_and(|value| value == "1");
-    house.agent.be_in(Condition { stressed: forced, brief: None });
-    let (agent, events) = (Arc::clone(&house.agent), house.events.clone());
-    supervisor.spawn(tasks::MOOD, move |cx| {
-        feelings::keep(Arc::clone(&agent), PULSE, events.clone(), cx.stop)
+/// The recorder. Its first run also gets what was told before it.
+fn record(
+    supervisor: &Supervisor,
+    ground: &Ground,
+    house: &House,
+    happenings: Receiver<Event>,
+) -> Result<(), StartError> {
+    let recorder = Recorder {
+        events: house.events.clone(),
+        store: house.store.clone(),
+        clock: Arc::clone(&house.clock),
+        kept: ground.loaded.config.events,
+    };
+    let mut heard = once(happenings);
+    supervisor.spawn(tasks::RECORD, move |cx| {
+        let recorder = recorder.clone();
+        let happenings = heard().unwrap_or_else(|| recorder.events.listen());
+        async move {
+            record::run(recorder, happenings, cx.stop).await;
+            Ok::<_, Infallible>(())
+        }
     })?;
     Ok(())
+}
+
+/// The mood's keeper.
+fn mood(supervisor: &Supervisor, ground: &Ground, house: &House) -> Result<(), StartError> {
+    let pulse = ground.loaded.config.system.pulse;
+    let (agent, events) = (Arc::clone(&house.agent), house.events.clone());
+    supervisor.spawn(tasks::MOOD, move |cx| {
+        feelings::keep(Arc::clone(&agent), pulse, events.clone(), cx.stop)
+    })?;
+    Ok(())
+}
+
+/// The heart, from the house's parts.
+fn heart(ground: &Ground, house: House) -> Heart {
+    let config = &ground.loaded.config;
+    let system = &config.system;
+    let sources = house.sources(config, ground.started);
+    let heard = Heard { notices: house.notices, ..Heard::default() };
+    let surroundings = Surroundings {
+        sources,
+        publisher: house.publisher,
+        manager: Arc::clone(&ground.manager),
+        file: VitalsFile::new(&ground.paths.runtime, config, house.clock.now()),
+        heard: Mutex::new(heard),
+    };
+    let rhythm = Rhythm {
+        pulse: system.pulse,
+        duty_start: system.duty_start,
+        sleep_start: system.sleep_start,
+        idle: system.idle,
+        stress: Limits::of(config, stress_is_forced()),
+        ladder: Ladder::of(config),
+    };
+    Heart {
+        rhythm,
+        zone: system.timezone.zone.clone(),
+        on_guard: config.hardware.vitals_ttl,
+        watchdog: watchdog_from_env(),
+        source: house.vitals,
+        house: Arc::new(surroundings),
+        governed: vec![Arc::clone(&house.agent) as _, house.provider as _],
+        order: house.order,
+        clock: house.clock,
+        events: house.events,
+        stirred: house.agent.stirred(),
+    }
+}
+
+/// Stress without a reason, for trying its effects on a cool machine.
+fn stress_is_forced() -> bool {
+    std::env::var_os("CRAYFISH_FORCE_STRESS").is_some_and(|value| value == "1")
 }
 
 /// A download of the reserve's model, if somebody allowed it beforehand.

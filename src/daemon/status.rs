@@ -1,25 +1,22 @@
-//! Publishes what is true now: at every happening, and now and then because time passes too. The
-//! service manager gets it as its status line, at each change.
+//! The house as the heart sees it: what is true now, who is told, and where it is left for others.
+//! The service manager gets a status line at each change of it.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Instant, MissedTickBehavior, interval};
-use tokio_util::sync::CancellationToken;
+use tokio::time::Instant;
 
 use super::download::Standing;
 use super::systemd::Manager;
+use super::vitals_file::VitalsFile;
+use crate::agent::feelings::Condition;
 use crate::agent::service::Agent;
-use crate::event::{Event, Events};
+use crate::event::Event;
+use crate::heartbeat;
 use crate::mood::Channel;
 use crate::provider::Provider;
+use crate::snapshot::body::Body;
 use crate::snapshot::{Mood, Publisher, Snapshot};
 use crate::store::Store;
-
-/// Without happenings only ages and countdowns change; a person who looks twice in this time
-/// sees the same.
-const REFRESH: Duration = Duration::from_secs(15);
 
 /// Notices kept beside those that follow from the state: enough for every part to have one.
 const NOTICES_MAX: usize = 8;
@@ -36,46 +33,8 @@ pub(super) struct Sources {
     pub(super) provider: Arc<Provider>,
     pub(super) agent: Arc<Agent>,
     pub(super) store: Store,
-    pub(super) events: Events,
-    /// Sentences from the start that stay true until the next one.
-    pub(super) notices: Vec<String>,
     /// How a download of the reserve's model is doing.
     pub(super) standing: Standing,
-}
-
-/// Publishes until `stop`.
-pub(super) async fn run(
-    sources: Sources,
-    publisher: Arc<Publisher>,
-    manager: Arc<Manager>,
-    stop: CancellationToken,
-) {
-    let mut told = String::new();
-    let mut happenings = sources.events.listen();
-    let mut refresh = interval(REFRESH);
-    refresh.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut notices = sources.notices.clone();
-    loop {
-        tokio::select! {
-            biased;
-            () = stop.cancelled() => return,
-            happening = happenings.recv() => match happening {
-                Ok(event) => notices.extend(notice(&event)),
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return,
-            },
-            _ = refresh.tick() => {}
-        }
-        let surplus = notices.len().saturating_sub(NOTICES_MAX);
-        notices.drain(..surplus);
-        let snapshot = sources.snapshot(&notices);
-        let line = status_line(&snapshot);
-        publisher.publish(snapshot);
-        if line != told {
-            manager.status(&line);
-            told = line;
-        }
-    }
 }
 
 /// The state in one line, for `systemctl status`.
@@ -91,6 +50,9 @@ pub(super) fn status_line(now: &Snapshot) -> String {
     }
     if !now.store_ok {
         line.push_str("; the database cannot be written");
+    }
+    if let Some(reason) = &now.body.order.reason {
+        line.push_str(&format!("; spares itself ({}): {reason}", now.body.order.level.as_str()));
     }
     line
 }
@@ -111,6 +73,63 @@ pub(super) fn notice(event: &Event) -> Option<String> {
         )),
         Event::TaskFailed { task, outcome } => Some(format!("The {task} task {outcome}.")),
         _ => None,
+    }
+}
+
+/// The parts that the heart looks at and tells.
+pub(super) struct Surroundings {
+    pub(super) sources: Sources,
+    pub(super) publisher: Arc<Publisher>,
+    pub(super) manager: Arc<Manager>,
+    pub(super) file: VitalsFile,
+    pub(super) heard: Mutex<Heard>,
+}
+
+/// What was heard and told.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    /// Sentences worth reading long after.
+    pub(super) notices: Vec<String>,
+    /// The last status line.
+    pub(super) told: String,
+}
+
+impl Surroundings {
+    fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl heartbeat::House for Surroundings {
+    fn facts(&self) -> Snapshot {
+        let notices = self.heard().notices.clone();
+        self.sources.snapshot(&notices)
+    }
+
+    fn heard(&self, event: &Event) {
+        let mut heard = self.heard();
+        heard.notices.extend(notice(event));
+        let surplus = heard.notices.len().saturating_sub(NOTICES_MAX);
+        heard.notices.drain(..surplus);
+    }
+
+    fn publish(&self, snapshot: Snapshot) {
+        self.sources.agent.be_in(condition(&snapshot.body));
+        let line = status_line(&snapshot);
+        self.publisher.publish(snapshot);
+        let mut heard = self.heard();
+        if line != heard.told {
+            self.manager.status(&line);
+            heard.told = line;
+        }
+    }
+
+    fn keep(&self, now: &Snapshot) {
+        self.file.write(now);
+    }
+
+    fn feed_watchdog(&self) {
+        self.manager.feed_watchdog();
     }
 }
 
@@ -151,11 +170,19 @@ impl Sources {
             last_error: backends.first().and_then(|first| first.last_error.clone()),
             backends,
             turns: self.agent.turns(),
+            quiet: self.agent.quiet(),
             mood: Some(mood(&self.agent)),
             store_ok: !store.degraded,
             notices,
+            ..Snapshot::default()
         }
     }
+}
+
+/// What a prompt should know of the body.
+fn condition(body: &Body) -> Condition {
+    let brief = body.vitals.temperature_c.map(|celsius| format!("{celsius:.0} °C"));
+    Condition { stressed: body.stress.active, brief }
 }
 
 /// The mood now.

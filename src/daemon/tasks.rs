@@ -20,7 +20,7 @@ pub const HTTP: Spec = row("http", RESTART, 2, 8);
 pub const TERMINAL: Spec = row("terminal", RESTART, 2, 8);
 
 /// Reads the configuration again at SIGHUP or when its file has changed.
-pub const RELOAD: Spec = row("reload", RESTART, 1, 1);
+pub const RELOAD: Spec = row("reload", RESTART, 2, 1);
 
 /// Takes messages on and runs their turns: they get `limits::DRAIN_TURNS_MAX` to finish, then are
 /// closed as interrupted, which may wait `limits::STORE_BUSY_MAX` for a slow disk.
@@ -32,14 +32,14 @@ pub const RECOVERY: Spec = row("recovery", RESTART, 2, 1);
 /// Fetches the reserve's model where that was allowed beforehand.
 pub const MODEL: Spec = row("model", RESTART, 2, 1);
 
-/// Publishes the snapshot.
-pub const STATUS: Spec = row("status", RESTART, 5, 1);
+/// The heart: vital signs, stress, governor, the published state, the watchdog.
+pub const HEARTBEAT: Spec = row("heartbeat", Policy::ExitProcess, 4, 1);
 
 /// The mood, which turns nudge to their end.
 pub const MOOD: Spec = row("mood", RESTART, 5, 1);
 
-/// The beat.
-pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
+/// Writes happenings into the database; it outlives everybody who tells some.
+pub const RECORD: Spec = row("record", RESTART, 5, 1);
 
 /// The database writer: a call that is under way and the last one, which also checkpoints, may
 /// each wait `limits::STORE_BUSY_MAX`.
@@ -47,7 +47,7 @@ pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
 pub const ALL: [Spec; 10] =
-    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, STATUS, MOOD, BEAT, STORE];
+    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, HEARTBEAT, MOOD, RECORD, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {

@@ -4,10 +4,9 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 
 use super::backends::{self, Lends};
@@ -28,23 +27,22 @@ use crate::config::env::ProcessEnv;
 use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
-use crate::event::Events;
+use crate::event::{Event, Events};
 use crate::model::Shelf;
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
 use crate::session::{MAIN, Sessions};
+use crate::snapshot::body::Order;
 use crate::snapshot::{self, Publisher, Reader};
 use crate::soul::{self, regions};
 use crate::store::file::{self, InstanceLock, LockError};
 use crate::store::medium::{Medium, Thread};
 use crate::store::{self, Options, Store, StoreError, StoreTask};
+use crate::vitals::{self, VitalsSource};
 
 /// The file that says who the agent is, in the state directory.
 const SOUL_FILE: &str = "soul.md";
-
-/// How often the heart beats unless the watchdog wants it more often.
-pub(super) const PULSE: Duration = Duration::from_secs(30);
 
 /// Why the daemon does not start. The text names the place and the fix.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +97,7 @@ pub(super) struct Outside {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
+    pub(super) vitals: Box<dyn VitalsSource>,
     /// Root of the file system that shows the machine: its memory, its devices.
     pub(super) machine: PathBuf,
     /// The models of the reserve; absent where there is none.
@@ -116,6 +115,12 @@ pub(super) struct House {
     pub(super) publisher: Arc<Publisher>,
     pub(super) reader: Reader,
     pub(super) notices: Vec<String>,
+    pub(super) clock: Arc<dyn WallClock>,
+    pub(super) vitals: Box<dyn VitalsSource>,
+    /// The governor's order, for whoever waits for a change of it.
+    pub(super) order: watch::Sender<Order>,
+    /// Everything told since the house was built, for the recorder.
+    pub(super) happenings: broadcast::Receiver<Event>,
     /// How a download of the reserve's model is doing.
     pub(super) standing: Standing,
 }
@@ -175,7 +180,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     let ground = Ground { wish, loaded, paths, level, manager, started, _lock: lock };
     let config = Arc::clone(&ground.loaded.config);
 
-    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine(&ground.paths))?;
+    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine(&ground))?;
     let socket = Socket::bind(&ground.paths.socket())?;
     let listener = match config.web_chat.enabled {
         true => Some(listen(config.web_chat.address).await?),
@@ -191,8 +196,8 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     recover(&house.sessions).await;
     starts::work(&supervisor, &house, agent_task)?;
     starts::doors(&supervisor, &house, &ground, socket, listener)?;
-    starts::keepers(&supervisor, &ground, &house, Arc::clone(&asked))?;
     announce(&ground, &house, address);
+    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked))?;
 
     let manager = Arc::clone(&ground.manager);
     let exit = supervisor
@@ -228,7 +233,8 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium, models, machine } = outside;
+    let happenings = events.listen();
+    let Outside { clock, http, medium, vitals, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -254,7 +260,7 @@ pub(super) fn build(
         Arc::clone(&provider),
         sessions.clone(),
         settings(config, &identity),
-        clock,
+        Arc::clone(&clock),
         events.clone(),
     );
     let (publisher, reader) = snapshot::channel(snapshot::Snapshot::default());
@@ -269,6 +275,10 @@ pub(super) fn build(
         publisher,
         reader,
         notices,
+        clock,
+        vitals,
+        order: watch::channel(Order::default()).0,
+        happenings,
         standing: Standing::default(),
     };
     house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
@@ -330,13 +340,15 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
 }
 
 impl Outside {
-    fn of_this_machine(paths: &Paths) -> Self {
+    fn of_this_machine(ground: &Ground) -> Self {
+        let root = &ground.loaded.config.vitals.root;
         Self {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
+            vitals: Box::new(vitals::Reader::new(root, &ground.paths.state)),
             machine: PathBuf::from("/"),
-            models: Some(Shelf::of(&paths.state)),
+            models: Some(Shelf::of(&ground.paths.state)),
         }
     }
 }
@@ -350,8 +362,6 @@ impl House {
             provider: Arc::clone(&self.provider),
             agent: Arc::clone(&self.agent),
             store: self.store.clone(),
-            events: self.events.clone(),
-            notices: self.notices.clone(),
             standing: self.standing.clone(),
         }
     }

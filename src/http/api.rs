@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - A client that goes away cancels nothing: its turn goes on into the log.
-//! - What the daemon does not have (a mood, vitals) is null, never invented.
+//! - What the daemon does not have is null, never invented.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,22 +14,21 @@ use hyper::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap};
 use hyper::http::request::Parts;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::access::{Access, Wants};
 use super::connection::Work;
-use super::pages;
 use super::reply::{self, Reply};
 use super::request::{self, BadRequest, ChatBody, HistoryQuery, LinesQuery};
 use super::router::{self, Route};
 use super::socket::handshake::{self, BadHandshake};
+use super::{feed, metrics, pages, state};
 use crate::agent::frames::Frames;
 use crate::agent::visit::Manners;
 use crate::agent::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
 use crate::limits;
-use crate::session::wire::{HistoryLine, ServerFrame, Status};
-use crate::snapshot::Reader;
+use crate::session::wire::{HistoryLine, ServerFrame};
+use crate::snapshot::{Reader, Snapshot};
 
 const WELCOME: &str = "\
 crayfish
@@ -40,6 +39,8 @@ crayfish
   GET  /sessions  the conversations; /sessions/ID/messages what was said in one
   GET  /ws        WebSocket, also on /
   GET  /state     what is true now
+  GET  /events    what happens, and the state when it changes, as server-sent events
+  GET  /metrics   the same for Prometheus
   GET  /healthz   whether all is well
 
 In a terminal: crayfish chat
@@ -54,22 +55,6 @@ pub struct Service {
     pub snapshot: Reader,
     /// Whom to let in.
     pub access: Access,
-}
-
-/// Answer of `GET /state`: the seed's names, then ours. `()` is what the daemon does not have yet.
-#[derive(Serialize)]
-struct State<'a> {
-    sleeping: (),
-    stressed: (),
-    vitals_describe: (),
-    mood_dominant: Option<&'a str>,
-    mood_active_channel: Option<&'a str>,
-    mood_active_intensity: Option<f32>,
-    brain_online: bool,
-    brain_backend: &'a str,
-    brain_last_error: Option<&'a str>,
-    #[serde(flatten)]
-    status: Status,
 }
 
 /// Answers one request. Never fails: what goes wrong is an answer.
@@ -129,7 +114,11 @@ where
             let body = json!({ "status": "ok", "service": "crayfish" });
             reply::json(StatusCode::OK, &body)
         }
-        (Ok(()), Ok(Route::State)) => service.state(),
+        (Ok(()), Ok(Route::State)) => {
+            reply::json(StatusCode::OK, &state::with_history(&service.snapshot.load()))
+        }
+        (Ok(()), Ok(Route::Events)) => feed::open(&service, &work, &head),
+        (Ok(()), Ok(Route::Metrics)) => reply::metrics(metrics::page(&service.snapshot.load())),
         (Ok(()), Ok(Route::Health)) => service.health(),
         (Ok(()), Ok(Route::Asset)) => pages::asset(head.uri.path(), &head.headers),
         (Ok(()), Ok(Route::Welcome)) if page => pages::page(&head.headers),
@@ -264,24 +253,6 @@ impl Service {
         Ok(lines?.into_iter().map(HistoryLine::from).collect())
     }
 
-    fn state(&self) -> Reply {
-        let snapshot = self.snapshot.load();
-        let mood = snapshot.mood.as_ref();
-        let state = State {
-            sleeping: (),
-            stressed: (),
-            vitals_describe: (),
-            mood_dominant: mood.map(|mood| mood.dominant.as_str()),
-            mood_active_channel: mood.map(|mood| mood.active_channel.as_str()),
-            mood_active_intensity: mood.map(|mood| mood.active_intensity),
-            brain_online: snapshot.online,
-            brain_backend: &snapshot.active_backend,
-            brain_last_error: snapshot.last_error.as_deref(),
-            status: Status::from(&*snapshot),
-        };
-        reply::json(StatusCode::OK, &state)
-    }
-
     /// A model that is away is the daemon's daily bread; a database that cannot be written is not.
     fn health(&self) -> Reply {
         let snapshot = self.snapshot.load();
@@ -316,18 +287,18 @@ fn pieces(turn: Turn) -> impl Stream<Item = Bytes> + Send + 'static {
 
 /// A turn's whole answer. A turn that failed is an answer too, in words: the seed's clients show
 /// `reply` and know nothing of errors.
-async fn whole(mut turn: Turn, now: &Reader) -> Reply {
+async fn whole(mut turn: Turn, snapshot: &Reader) -> Reply {
     let mut shown = String::new();
     loop {
         match turn.events.recv().await {
             Some(TurnEvent::Waiting { .. }) => {}
             Some(TurnEvent::Delta(text)) => shown.push_str(&text),
-            Some(TurnEvent::Done(answer)) => return done(&turn, &answer, now),
+            Some(TurnEvent::Done(answer)) => return done(&turn, &answer, &snapshot.load()),
             Some(TurnEvent::Failed { words, code }) => {
-                return failed(&turn, &shown, (&words, code), now);
+                return failed(&turn, &shown, (&words, code), &snapshot.load());
             }
             Some(TurnEvent::Cancelled) => {
-                return failed(&turn, &shown, ("", "cancelled"), now);
+                return failed(&turn, &shown, ("", "cancelled"), &snapshot.load());
             }
             None => {
                 let body = json!({ "error": "the turn ended without an answer", "reply": shown });
@@ -337,13 +308,12 @@ async fn whole(mut turn: Turn, now: &Reader) -> Reply {
     }
 }
 
-fn done(turn: &Turn, answer: &Answer, now: &Reader) -> Reply {
-    let now = now.load();
+fn done(turn: &Turn, answer: &Answer, now: &Snapshot) -> Reply {
     let mood = now.mood.as_ref();
     let body = json!({
         "reply": answer.text,
         "backend": answer.backend,
-        "stressed": null,
+        "stressed": now.body.stress.active,
         "elapsed_ms": answer.elapsed_ms,
         "mood_dominant": mood.map(|mood| &mood.dominant),
         "mood_active_channel": mood.map(|mood| &mood.active_channel),
@@ -359,8 +329,7 @@ fn done(turn: &Turn, answer: &Answer, now: &Reader) -> Reply {
     reply::json(StatusCode::OK, &body)
 }
 
-fn failed(turn: &Turn, shown: &str, (words, code): (&str, &str), now: &Reader) -> Reply {
-    let now = now.load();
+fn failed(turn: &Turn, shown: &str, (words, code): (&str, &str), now: &Snapshot) -> Reply {
     let mood = now.mood.as_ref();
     let between = if shown.is_empty() || words.is_empty() { "" } else { "\n\n" };
     // Who spoke before the fault is not told with it; that nobody did is known.
@@ -368,7 +337,7 @@ fn failed(turn: &Turn, shown: &str, (words, code): (&str, &str), now: &Reader) -
     let body = json!({
         "reply": format!("{shown}{between}{words}"),
         "backend": backend,
-        "stressed": null,
+        "stressed": now.body.stress.active,
         "elapsed_ms": null,
         "mood_dominant": mood.map(|mood| &mood.dominant),
         "mood_active_channel": mood.map(|mood| &mood.active_channel),

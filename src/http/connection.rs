@@ -11,6 +11,7 @@ use hyper::upgrade::OnUpgrade;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::visit::Manners;
 use crate::limits;
@@ -22,12 +23,17 @@ pub(super) struct Common {
     pub(super) freed: Notify,
     /// Places for WebSockets.
     sockets: Arc<Semaphore>,
+    /// Places for readers of the feed.
+    feeds: Arc<Semaphore>,
+    /// Cancelled when the listener stops.
+    stop: CancellationToken,
 }
 
-impl Default for Common {
-    fn default() -> Self {
+impl Common {
+    pub(super) fn new(stop: CancellationToken) -> Self {
         let sockets = Arc::new(Semaphore::new(limits::SOCKETS_MAX));
-        Self { freed: Notify::new(), sockets }
+        let feeds = Arc::new(Semaphore::new(limits::FEEDS_MAX));
+        Self { freed: Notify::new(), sockets, feeds, stop }
     }
 }
 
@@ -69,6 +75,16 @@ impl Work {
     /// What the connection is to become, if it is.
     pub(super) fn take_upgrade(&self) -> Option<Upgrade> {
         self.upgrade.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A place for a reader of the feed, if there is one.
+    pub(super) fn feed(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.common.feeds).try_acquire_owned().ok()
+    }
+
+    /// Cancelled when the listener stops.
+    pub(super) fn stop(&self) -> CancellationToken {
+        self.common.stop.clone()
     }
 
     pub(super) fn begin(&self) -> Busy {
@@ -195,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_connection_is_busy_as_long_as_one_request_is() {
-        let work = Work::new(Arc::default());
+        let work = Work::new(Arc::new(Common::new(CancellationToken::new())));
         assert!(!work.is_busy());
         let (first, second) = (work.begin(), work.begin());
         drop(first);

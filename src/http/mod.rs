@@ -12,8 +12,10 @@
 pub mod access;
 mod api;
 mod connection;
+mod feed;
 #[cfg(any(test, feature = "sim"))]
 pub mod foreign;
+mod metrics;
 mod pages;
 mod reply;
 mod request;
@@ -21,3 +23,4 @@ mod router;
 pub mod server;
 mod sessions;
 mod socket;
+mod state;

@@ -25,6 +25,8 @@ use crate::agent::Refused;
 
 const JSON: &str = "application/json";
 const NDJSON: &str = "application/x-ndjson";
+const EVENTS: &str = "text/event-stream";
+const METRICS: &str = "text/plain; version=0.0.4; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// On every answer: nobody may keep it, guess its type, run or frame it, or tell where it was.
@@ -157,6 +159,26 @@ pub(super) fn switching(handshake: &Handshake) -> Reply {
 /// Lines of JSON as they come, each sent at once.
 pub(super) fn lines(lines: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
     reply(StatusCode::OK, NDJSON, Kind::Pieces(Box::pin(lines)))
+}
+
+/// Server-sent events as they come.
+pub(super) fn events(events: impl Stream<Item = Bytes> + Send + 'static) -> Reply {
+    reply(StatusCode::OK, EVENTS, Kind::Pieces(Box::pin(events)))
+}
+
+/// Prometheus' text format.
+pub(super) fn metrics(page: String) -> Reply {
+    reply(StatusCode::OK, METRICS, Kind::Whole(Some(page.into())))
+}
+
+/// All places for readers of the feed are taken.
+pub(super) fn too_many_feeds() -> Reply {
+    let reply = error(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "too many readers of the feed",
+        "close a tab that shows the page",
+    );
+    retry(reply, BUSY_RETRY)
 }
 
 /// An error with a hint.

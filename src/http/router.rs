@@ -16,6 +16,10 @@ pub(super) enum Route<'a> {
     Health,
     /// `GET /state`: what is true now.
     State,
+    /// `GET /events`: what happens.
+    Events,
+    /// `GET /metrics`: the state for Prometheus.
+    Metrics,
     /// `GET /history`: the last lines.
     History,
     /// `POST /chat`: a message.
@@ -51,11 +55,13 @@ const WRITE: &str = "POST";
 const CHANGE: &str = "PATCH, DELETE";
 
 /// Paths, their routes, and the methods they take.
-const ROUTES: [(&str, Route<'_>, &str); 10] = [
+const ROUTES: [(&str, Route<'_>, &str); 12] = [
     ("/", Route::Welcome, READ),
     ("/ws", Route::Socket, READ),
     ("/healthz", Route::Health, READ),
     ("/state", Route::State, READ),
+    ("/events", Route::Events, READ),
+    ("/metrics", Route::Metrics, READ),
     ("/history", Route::History, READ),
     ("/chat", Route::Chat, WRITE),
     ("/cancel", Route::Cancel, WRITE),
@@ -103,6 +109,9 @@ mod tests {
             ("HEAD", "/", Ok(Route::Welcome)),
             ("GET", "/healthz", Ok(Route::Health)),
             ("GET", "/state", Ok(Route::State)),
+            ("GET", "/events", Ok(Route::Events)),
+            ("POST", "/events", wrong("GET, HEAD")),
+            ("GET", "/metrics", Ok(Route::Metrics)),
             ("GET", "/history", Ok(Route::History)),
             ("POST", "/chat", Ok(Route::Chat)),
             ("POST", "/cancel", Ok(Route::Cancel)),

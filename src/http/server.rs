@@ -41,7 +41,7 @@ struct Place {
 
 /// Serves `listener` until `stop`, then drains for at most `limits::DOOR_DRAIN_MAX`.
 pub async fn serve(listener: TcpListener, service: Arc<Service>, stop: CancellationToken) {
-    let common = Arc::new(Common::default());
+    let common = Arc::new(Common::new(stop.clone()));
     // In the order in which they came.
     let mut places: VecDeque<Place> = VecDeque::new();
     let mut connections = FuturesUnordered::new();

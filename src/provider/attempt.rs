@@ -20,7 +20,7 @@ use super::engine::Engine;
 use super::fault::{Class, Fault, Next, Phase, judge};
 use super::gate::Permit;
 use super::in_flight::InFlight;
-use super::lease::{Ask, Slot};
+use super::lease::{Ask, Denied, Slot};
 use super::prompt::{Fitted, Prompt, Share, fits};
 use super::recovery;
 use super::{Completed, Job, Progress, ToolCall};
@@ -45,6 +45,8 @@ pub(super) enum Ended {
     Overloaded,
     /// Somebody more important wants the slot.
     Preempted,
+    /// The governor allows no background work; nothing was sent.
+    Resting,
     /// The job's deadline has passed.
     TooLate,
     /// The server failed.
@@ -145,7 +147,8 @@ async fn wait_for_slot(
     };
     match tokio::time::timeout_at(job.deadline, engine.lease.acquire(ask, announce)).await {
         Ok(Ok(slot)) => Ok(slot),
-        Ok(Err(super::lease::Overloaded)) => Err(Ended::Overloaded),
+        Ok(Err(Denied::Overloaded)) => Err(Ended::Overloaded),
+        Ok(Err(Denied::Resting)) => Err(Ended::Resting),
         Err(_) => Err(Ended::TooLate),
     }
 }

@@ -245,6 +245,11 @@ pub trait Backend: Send + Sync {
         self.learned()?.measured_tokens_per_s().map(|rate| rate as f32)
     }
 
+    /// The decode rate it has when it is well, in tokens a second, once it was learned.
+    fn healthy_tokens_per_s(&self) -> Option<f32> {
+        self.learned()?.healthy_tokens_per_s().map(|rate| rate as f32)
+    }
+
     /// How its answers arrive, by our own clock.
     fn pace(&self) -> pace::Figures {
         self.learned().map(Learned::pace).unwrap_or_default()

@@ -129,6 +129,7 @@ impl Engine {
             last_error: health.last_error,
             hung: health.hung,
             tokens_per_s: self.backend.tokens_per_s(),
+            healthy_tokens_per_s: self.backend.healthy_tokens_per_s(),
             degraded: self.backend.is_degraded(),
             head_ms: ms(pace.head),
             first_token_ms: ms(pace.first_token),

@@ -161,6 +161,12 @@ impl Learned {
         figures.healthy_per_s.map(|_| figures.tokens_per_s)
     }
 
+    /// The rate of a server that is well, once answers were measured.
+    #[must_use]
+    pub fn healthy_tokens_per_s(&self) -> Option<f64> {
+        self.lock().healthy_per_s
+    }
+
     /// How answers arrive.
     #[must_use]
     pub fn pace(&self) -> pace::Figures {

@@ -61,10 +61,16 @@ pub struct Ask {
     pub expected: Duration,
 }
 
-/// The line is full.
+/// Why somebody is not even let into the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("too many jobs wait for this backend")]
-pub struct Overloaded;
+pub enum Denied {
+    /// The line is full.
+    #[error("too many jobs wait for this backend")]
+    Overloaded,
+    /// No background work is allowed now.
+    #[error("background work rests")]
+    Resting,
+}
 
 /// The slot of one backend.
 #[derive(Debug)]
@@ -94,6 +100,8 @@ struct Inner {
     owner_seen: Option<Instant>,
     /// The conversation in the server's cache.
     resident: Option<u64>,
+    /// Background work is not let in.
+    rests: bool,
 }
 
 #[derive(Debug)]
@@ -128,7 +136,8 @@ impl Lease {
     /// the line changes; it is not called if the slot is free.
     ///
     /// # Errors
-    /// `Overloaded` if `limits::LEASE_WAITERS_MAX` wait already.
+    /// `Overloaded` if `limits::LEASE_WAITERS_MAX` wait already, `Resting` for background work
+    /// while it is not allowed, also if that begins during the wait.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the line.
@@ -136,7 +145,7 @@ impl Lease {
         self: &Arc<Self>,
         ask: Ask,
         mut waiting: impl FnMut(Duration),
-    ) -> Result<Slot, Overloaded> {
+    ) -> Result<Slot, Denied> {
         let place = self.enter(ask)?;
         let mut told = None;
         loop {
@@ -151,6 +160,7 @@ impl Lease {
                     std::mem::drop(place);
                     return Ok(Slot { lease: Arc::clone(self), id, preempted });
                 }
+                Turn::Never => return Err(Denied::Resting),
                 Turn::NotYet { wake_at, about } => {
                     if told != Some(about.as_secs()) {
                         told = Some(about.as_secs());
@@ -179,16 +189,33 @@ impl Lease {
         inner.holder.is_some() || inner.busy_until.is_some_and(|until| until > Instant::now())
     }
 
+    /// Lets no background work in, or lets it in again. What runs gives way at once.
+    pub fn rest(&self, rests: bool) {
+        let mut inner = self.lock();
+        inner.rests = rests;
+        if rests
+            && let Some(holder) = &inner.holder
+            && holder.ask.priority.is_background()
+        {
+            holder.preempted.cancel();
+        }
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
     /// How many wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.lock().waiters.len()
     }
 
-    fn enter(&self, ask: Ask) -> Result<Place<'_>, Overloaded> {
+    fn enter(&self, ask: Ask) -> Result<Place<'_>, Denied> {
         let mut inner = self.lock();
+        if inner.rests && ask.priority.is_background() {
+            return Err(Denied::Resting);
+        }
         if inner.waiters.len() >= limits::LEASE_WAITERS_MAX {
-            return Err(Overloaded);
+            return Err(Denied::Overloaded);
         }
         inner.next_id += 1;
         let id = inner.next_id;
@@ -220,6 +247,8 @@ impl Lease {
 
 enum Turn {
     Yours(CancellationToken),
+    /// No background work is let in any more.
+    Never,
     NotYet {
         /// When something changes by itself.
         wake_at: Option<Instant>,
@@ -236,10 +265,13 @@ impl Inner {
             // Only a waiter asks; without its place it waits for nothing and is woken by drop.
             return Turn::NotYet { wake_at: None, about: Duration::ZERO };
         };
+        let ask = self.waiters[index].ask;
+        if self.rests && ask.priority.is_background() {
+            return Turn::Never;
+        }
         if self.holder.is_none() && busy_until.is_none() && first == Some(index) {
             return Turn::Yours(self.grant(index, now));
         }
-        let ask = self.waiters[index].ask;
         let quiet_until = self.quiet_until(ask.priority, quiet).filter(|until| *until > now);
         let wake_at = match (busy_until, quiet_until) {
             (Some(a), Some(b)) => Some(a.max(b)),

@@ -64,6 +64,7 @@ use self::lease::Priority;
 use self::prompt::Prompt;
 use crate::event::{Event, Events};
 use crate::snapshot::BackendState;
+use crate::snapshot::body::{Governed, Order};
 
 /// One wish for an answer.
 #[derive(Clone)]
@@ -169,6 +170,9 @@ pub enum ProviderError {
     /// Somebody more important took the slot. Only background work sees this.
     #[error("gave way to more important work")]
     Preempted,
+    /// The governor allows no background work. Only background work sees this.
+    #[error("background work rests")]
+    Resting,
     /// Too many jobs wait.
     #[error("too many jobs wait")]
     Overloaded,
@@ -300,6 +304,7 @@ impl Provider {
                 Ended::Done(completed) => return Ok(Tried::Answered(completed)),
                 Ended::Overloaded => return Ok(Tried::Overloaded),
                 Ended::Preempted => return Err(ProviderError::Preempted),
+                Ended::Resting => return Err(ProviderError::Resting),
                 Ended::TooLate => return Err(ProviderError::TooLate),
                 Ended::NotAdmitted(rejected) => {
                     let health = engine.gate.health();
@@ -367,6 +372,15 @@ impl Provider {
                 detail = fault.detail,
                 "a model server failed"
             ),
+        }
+    }
+}
+
+impl Governed for Provider {
+    /// Background work gives way at once, and no more of it is let in until it is allowed again.
+    fn obey(&self, order: &Order) {
+        for engine in &self.engines {
+            engine.lease.rest(!order.level.allows_background());
         }
     }
 }

@@ -90,6 +90,11 @@ impl std::fmt::Debug for Sessions {
 }
 
 impl Sessions {
+    /// The database under the conversations.
+    pub(crate) fn store(&self) -> &Store {
+        &self.store
+    }
+
     /// Over an open store.
     #[must_use]
     pub fn new(store: Store, clock: Arc<dyn WallClock>) -> Self {

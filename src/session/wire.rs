@@ -11,15 +11,16 @@
 //! # Absences
 //! - No I/O, and no turn: `agent::frames` turns what happens in one into these frames.
 
+pub mod body;
 mod client;
-mod felt;
 mod metadata;
 
 use serde::{Deserialize, Serialize};
 
+use self::body::BodyStatus;
 pub use self::client::{BadFrame, ClientFrame, is_chat_id};
-pub use self::felt::MoodStatus;
 pub use self::metadata::{Llm, Metadata};
+use crate::event::feed::Told;
 use crate::snapshot::Snapshot;
 
 /// Version of the frames, told in `ready`. It rises when a field changes its meaning.
@@ -170,6 +171,11 @@ pub enum ServerFrame {
         /// Oldest first.
         turns: Vec<HistoryLine>,
     },
+    /// Answers `events`.
+    Events {
+        /// Oldest first; as many as an answer may have if there are more.
+        events: Vec<Told>,
+    },
     /// Answers `status`.
     Status {
         /// The state.
@@ -279,9 +285,9 @@ pub struct Status {
     pub store_ok: bool,
     /// What is degraded, in sentences.
     pub notices: Vec<String>,
-    /// The mood, if somebody keeps one.
+    /// The body.
     #[serde(default)]
-    pub mood: Option<MoodStatus>,
+    pub body: BodyStatus,
 }
 
 /// One backend's state, as told to programs.
@@ -301,6 +307,9 @@ pub struct BackendStatus {
     pub last_error: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
+    /// The rate it has when it is well, tokens a second.
+    #[serde(default)]
+    pub healthy_tokens_per_s: Option<f32>,
     /// Whether it decodes much slower than it used to.
     #[serde(default)]
     pub degraded: bool,
@@ -358,6 +367,7 @@ impl From<&Snapshot> for Status {
             retry_in_s: backend.retry_in_s,
             last_error: backend.last_error.clone(),
             tokens_per_s: backend.tokens_per_s,
+            healthy_tokens_per_s: backend.healthy_tokens_per_s,
             degraded: backend.degraded,
             head_ms: backend.head_ms,
             first_token_ms: backend.first_token_ms,
@@ -376,7 +386,7 @@ impl From<&Snapshot> for Status {
             turns: snapshot.turns,
             store_ok: snapshot.store_ok,
             notices: snapshot.notices.clone(),
-            mood: snapshot.mood.as_ref().map(MoodStatus::from),
+            body: BodyStatus::now(snapshot),
         }
     }
 }

@@ -24,6 +24,7 @@ mod checks;
 mod clock;
 mod disk;
 mod journal;
+mod mild;
 mod model;
 mod network;
 mod nursery;

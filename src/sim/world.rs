@@ -11,6 +11,7 @@ use super::book::Book;
 use super::clock::SimClock;
 use super::disk::{self, Mode, SimDisk};
 use super::journal::Journal;
+use super::mild::Mild;
 use super::model::{Kind, Presence, Server};
 use super::network::SimHttp;
 use super::nursery::Nursery;
@@ -279,6 +280,7 @@ impl World {
             clock: Arc::clone(&self.clock) as _,
             http: Arc::clone(&http) as _,
             medium: Arc::clone(&self.disk) as _,
+            vitals: Box::new(Mild),
             machine: self.machine(),
         };
         let running = tokio::select! {

@@ -66,6 +66,15 @@ impl Backlog {
                 refused.answer(Err(StoreError::Overloaded));
             }
         }
+        // Words that were shown are worth more than what happened meanwhile.
+        while bytes > limits::STORE_BACKLOG_BYTES_MAX {
+            let told = |p: &Pending| matches!(p.write, Write::Tell { .. });
+            let Some(index) = self.pending.iter().position(told) else { break };
+            if let Some(mut dropped) = self.pending.remove(index) {
+                bytes -= bytes_of(&dropped.write);
+                dropped.answer(Err(StoreError::Overloaded));
+            }
+        }
         let mut lost = 0;
         for pending in &mut self.pending {
             if bytes <= limits::STORE_BACKLOG_BYTES_MAX {
@@ -130,7 +139,10 @@ impl Backlog {
                     }
                     !replaced
                 }),
-                Write::Begin { .. } | Write::Rename { .. } => {}
+                Write::Begin { .. }
+                | Write::Rename { .. }
+                | Write::Tell { .. }
+                | Write::Forget { .. } => {}
             }
             out.push_back(next);
         }
@@ -140,7 +152,7 @@ impl Backlog {
 
 fn session_of(write: &Write) -> Option<&str> {
     match write {
-        Write::Note { .. } => None,
+        Write::Tell { .. } | Write::Forget { .. } | Write::Note { .. } => None,
         Write::Begin { session, .. }
         | Write::Partial { session, .. }
         | Write::Finish { session, .. }
@@ -155,7 +167,8 @@ fn bytes_of(write: &Write) -> usize {
             Write::Partial { text, .. } => text.len(),
             Write::Rename { title, .. } => title.len(),
             Write::Note { name, body } => name.len() + body.len(),
-            Write::Delete { .. } => 0,
+            Write::Delete { .. } | Write::Forget { .. } => 0,
+            Write::Tell { rows } => rows.iter().map(|row| ROW_BYTES + row.body.len()).sum(),
             Write::Begin { events, .. } | Write::Finish { events, .. } => {
                 events.iter().map(|e| ROW_BYTES + e.body.len()).sum()
             }

@@ -12,7 +12,7 @@ use super::classify::{classify, io_error};
 use super::medium::Medium;
 use super::{
     EventRow, FILE_NAME, KIND_END, NewEvent, OpenTurn, Options, SessionRow, StoreError, Write,
-    file, schema,
+    file, happenings, schema,
 };
 use crate::clock::WallClock;
 use crate::event::{Event, Events};
@@ -275,6 +275,8 @@ fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
                 params![session, signed(*turn)],
             )
         }
+        Write::Tell { rows } => happenings::append(connection, rows).map_err(sql),
+        Write::Forget { keep } => happenings::forget(connection, keep).map_err(sql),
         Write::Rename { session, title } => {
             let rename = "UPDATE session SET title = ?2 WHERE id = ?1";
             run(connection, rename, params![session, title])

@@ -97,6 +97,32 @@ pub fn replace_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync_dir_of(path)
 }
 
+/// As [`replace_atomically`] for a file that need not outlive the machine: other processes see the
+/// old or the new content, whole, and nothing is brought onto the medium.
+///
+/// # Errors
+/// As the file system says; the old file is then unchanged.
+pub fn replace_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().ok_or_else(|| io::Error::other("not a file's path"))?;
+    let mut temporary = std::ffi::OsString::from(".");
+    temporary.push(name);
+    temporary.push(".tmp");
+    let temporary = path.with_file_name(temporary);
+    let written = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        // What is left of the attempt; it may not even exist.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
 /// Reads a whole file of at most this many bytes, into memory of just its size.
 ///
 /// # Errors

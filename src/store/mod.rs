@@ -20,6 +20,7 @@ mod bench;
 mod classify;
 mod disk;
 pub mod file;
+mod happenings;
 pub mod medium;
 mod rows;
 mod schema;
@@ -40,7 +41,7 @@ use crate::event::{Event, Events};
 use crate::limits;
 
 use medium::{Medium, Thread};
-pub use rows::{EventRow, NewEvent, OpenTurn, SessionRow, Write};
+pub use rows::{EventRow, Keep, NewEvent, NewHappening, OpenTurn, SessionRow, Write};
 pub use task::StoreTask;
 
 /// Name of the database in the state directory.
@@ -241,7 +242,9 @@ impl Store {
     #[expect(clippy::result_large_err, reason = "the write comes back, so that nothing is cloned")]
     pub fn submit(&self, write: Write) -> Result<Ack, (StoreError, Write)> {
         let reserved = match write {
-            Write::Partial { .. } => 2 * limits::STORE_QUEUE_RESERVED,
+            Write::Partial { .. } | Write::Tell { .. } | Write::Forget { .. } => {
+                2 * limits::STORE_QUEUE_RESERVED
+            }
             Write::Begin { .. }
             | Write::Rename { .. }
             | Write::Note { .. }

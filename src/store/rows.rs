@@ -57,6 +57,32 @@ pub struct OpenTurn {
     pub shown: String,
 }
 
+/// A happening to be kept. Its place is given at the commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewHappening {
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Its group, see `event::Group`.
+    pub group: &'static str,
+    /// See `event::Event::severity`.
+    pub severity: &'static str,
+    /// What kind, see `event::Event::name`.
+    pub kind: &'static str,
+    /// CBOR.
+    pub body: Vec<u8>,
+}
+
+/// What is kept of a group of happenings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keep {
+    /// The group.
+    pub group: &'static str,
+    /// Those since then, in milliseconds since 1970; absent while the clock is not set.
+    pub since_ms: Option<i64>,
+    /// Most of them, however young.
+    pub rows_max: u32,
+}
+
 /// One change. A job is one of these; it is committed whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Write {
@@ -91,6 +117,16 @@ pub enum Write {
         turn: u64,
         /// Its events.
         events: Vec<NewEvent>,
+    },
+    /// Keeps happenings.
+    Tell {
+        /// In the order in which they came.
+        rows: Vec<NewHappening>,
+    },
+    /// Lets old happenings go.
+    Forget {
+        /// What is kept of each group.
+        keep: Vec<Keep>,
     },
     /// Gives a session another title. Does nothing if there is no such session.
     Rename {

@@ -38,6 +38,16 @@ const STEPS: &[&str] = &[
         name TEXT PRIMARY KEY,
         body BLOB NOT NULL
     ) WITHOUT ROWID;",
+    // 3: happenings. Places are never given twice, so that a reader who was away finds its own.
+    "CREATE TABLE happening (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        at_ms INTEGER NOT NULL,
+        class TEXT NOT NULL,
+        severity TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        body BLOB NOT NULL
+    );
+    CREATE INDEX happening_by_class ON happening (class, id);",
 ];
 
 /// The version this program writes.

@@ -1,5 +1,7 @@
 //! The programs under measurement: started in a directory of their own, ended when dropped.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::UnixDatagram;
@@ -29,16 +31,40 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits for `READY=1`. Without a model server no model answers.
+    /// Starts it and waits for `READY=1`. The machine's own load changes no answer.
+    /// Without a model server no model answers.
     pub(crate) fn start(program: &Path, hailo: Option<SocketAddr>) -> Self {
+        Self::start_with(program, hailo, "")
+    }
+
+    /// The same with more sections of the configuration.
+    pub(crate) fn start_with(program: &Path, hailo: Option<SocketAddr>, sections: &str) -> Self {
+        let sections = format!("{sections}reserve:\n  threads: 2\n");
+        Self::start_in(tempfile::tempdir().unwrap(), program, hailo, &sections)
+    }
+
+    /// Starts it with a model for the reserve, and no server.
+    pub(crate) fn with_model(program: &Path, model: &Path, threads: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let models = directory.path().join("state/models");
+        std::fs::create_dir_all(&models).unwrap();
+        std::os::unix::fs::symlink(model, models.join("model.gguf")).unwrap();
+        Self::start_in(directory, program, None, &format!("reserve:\n  threads: {threads}\n"))
+    }
+
+    fn start_in(
+        directory: TempDir,
+        program: &Path,
+        hailo: Option<SocketAddr>,
+        sections: &str,
+    ) -> Self {
         let at = |name: &str| directory.path().join(name);
         let http = free_address();
         // Nobody listens on the port for discarding.
         let hailo = hailo.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 9)));
         let config = format!(
             "hardware:\n  hailo_ollama_url: http://{hailo}\n  cpu_fallback_url: http://127.0.0.1:9\n\
-             web_chat:\n  port: {}\nlog:\n  level: error\n",
+             web_chat:\n  port: {}\ngovernor:\n  enabled: false\n{sections}log:\n  level: error\n",
             http.port()
         );
         std::fs::write(at("config.yaml"), config).unwrap();
@@ -72,6 +98,56 @@ impl Daemon {
             assert!(Instant::now() < deadline, "no model within {longest:?}");
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Time on a processor, of all its threads, since its start.
+    pub(crate) fn cpu(&self) -> Duration {
+        let threads = self.threads("schedstat");
+        let nanos = threads.values().map(|text| {
+            text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap()
+        });
+        Duration::from_nanos(nanos.sum())
+    }
+
+    /// How often each of its threads has gone to sleep, and so was woken.
+    pub(crate) fn wakeups(&self) -> BTreeMap<OsString, u64> {
+        let threads = self.threads("status").into_iter();
+        let counts = threads.map(|(thread, text)| {
+            let line = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            (thread, line.unwrap().trim().parse().unwrap())
+        });
+        counts.collect()
+    }
+
+    /// Bytes it has caused to be written to a disk.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        let io = std::fs::read_to_string(format!("/proc/{}/io", self.child.id())).unwrap();
+        let line = io.lines().find_map(|line| line.strip_prefix("write_bytes: ")).unwrap();
+        line.parse().unwrap()
+    }
+
+    /// Beats of its heart.
+    pub(crate) fn beats(&self) -> u64 {
+        let answer = Wire::new(self.http).exchange(&wire::get("/state"));
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        let state: Value = serde_json::from_str(body).unwrap();
+        state["body"]["counters"]["pulses"].as_u64().unwrap()
+    }
+
+    /// A file of `/proc` of each thread.
+    fn threads(&self, file: &str) -> BTreeMap<OsString, String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        // A thread may end between the two looks.
+        let texts = tasks.filter_map(|task| {
+            let task = task.ok()?;
+            Some((task.file_name(), std::fs::read_to_string(task.path().join(file)).ok()?))
+        });
+        texts.collect()
+    }
+
+    /// The process's id.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Memory that is present now, its own and that of its files.
@@ -136,11 +212,11 @@ impl Drop for Simulator {
 }
 
 /// An address that was free just now. Whoever takes it in between makes the start fail loudly.
-fn free_address() -> SocketAddr {
+pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn end(child: &mut Child) {
+pub(crate) fn end(child: &mut Child) {
     // It may have ended already; then there is nothing to do.
     let _ = child.kill();
     let _ = child.wait();

@@ -14,10 +14,12 @@
     reason = "a measuring program: threads, blocking sockets, and a panic is the right end"
 )]
 
+mod body;
 mod chat;
 mod daemon;
 mod first_word;
 mod page;
+mod reserve;
 mod socket;
 mod wire;
 
@@ -55,12 +57,16 @@ fn main() -> ExitCode {
     };
     let programs = Programs { crayfish, hailo_sim };
     let mut figures = vec![size(&programs.crayfish)];
-    figures.extend(start(&programs.crayfish));
-    figures.push(idle(&programs.crayfish));
-    figures.extend(chat::figures(&programs));
-    figures.extend(first_word::figures(&programs));
-    figures.extend(socket::figures(&programs));
-    figures.extend(page::figures(&programs));
+    if !std::env::args().any(|argument| argument == "--reserve") {
+        figures.extend(start(&programs.crayfish));
+        figures.push(idle(&programs.crayfish));
+        figures.extend(body::figures(&programs));
+        figures.extend(chat::figures(&programs));
+        figures.extend(first_word::figures(&programs));
+        figures.extend(socket::figures(&programs));
+        figures.extend(page::figures(&programs));
+    }
+    figures.extend(reserve::figures(&programs.crayfish));
     println!("| figure | measured | at most | |\n|---|---|---|---|");
     let mut broken = false;
     for Figure { name, measured, bound, unit } in figures {
@@ -75,7 +81,7 @@ fn main() -> ExitCode {
 
 fn size(program: &Path) -> Figure {
     let bytes = std::fs::metadata(program).unwrap().len();
-    Figure { name: "release binary", measured: bytes as f64 / 1e6, bound: 8.0, unit: "MB" }
+    Figure { name: "release binary", measured: bytes as f64 / 1e6, bound: 16.0, unit: "MB" }
 }
 
 fn start(program: &Path) -> [Figure; 2] {

@@ -1,6 +1,6 @@
-//! From a token of the model's to the words in a client's hands: a WebSocket before the daemon, and
-//! a tee behind it that notes when the model's server said them. Stored, then shown, all in
-//! between.
+//! From a token of the model's to the words in a client's hands: a WebSocket before the daemon,
+//! and a tee behind it that notes when the model's server said them. What lies between is to store
+//! them first and then to show them.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

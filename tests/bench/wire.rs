@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Longer than any answer that is worth a figure.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(120);
 
 /// A GET.
 pub(crate) fn get(path: &str) -> Vec<u8> {
@@ -65,6 +65,11 @@ impl Wire {
         let there = |answer: &[u8]| answer.windows(wanted.len()).any(|part| part == wanted);
         let closed = self.read(there);
         assert!(!closed, "the answer ended: {}", String::from_utf8_lossy(&self.answer));
+    }
+
+    /// What came of the answer so far.
+    pub(crate) fn heard(&self) -> String {
+        String::from_utf8_lossy(&self.answer).into_owned()
     }
 
     /// Reads until it is enough; true if the connection ended before.

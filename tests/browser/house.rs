@@ -10,6 +10,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
+/// A recorded machine that is well: the one that runs the test may be hot and busy.
+const HEALTHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/vitals/pi5-healthy");
+
 /// Longer than any start or end that is not a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -49,7 +52,8 @@ impl House {
         let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let config = format!(
             "hardware:\n  hailo_ollama_url: http://{address}\n  \
-             cpu_fallback_url: http://127.0.0.1:9\nweb_chat:\n  port: {}\n{settings}\
+             cpu_fallback_url: http://127.0.0.1:9\nvitals:\n  root: {HEALTHY}\n\
+             web_chat:\n  port: {}\n{settings}\
              log:\n  level: error\n",
             http.port()
         );

@@ -1,6 +1,7 @@
 //! The binary as a process: how it starts, lives, is told things, and ends, and what it does when
 //! the world around it is broken.
 
+mod body;
 mod damage;
 mod disk;
 mod exits;

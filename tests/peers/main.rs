@@ -16,6 +16,7 @@ mod rig;
 mod wire;
 
 mod cashcode;
+mod reserve;
 mod schema;
 mod talk;
 mod trouble;

@@ -82,6 +82,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) hailo: SocketAddr,
     /// Longest answer.
     pub(crate) answer_tokens_max: u32,
+    /// Whether the reserve stands behind the servers.
+    pub(crate) reserve: bool,
 }
 
 impl Plan<'_> {
@@ -95,9 +97,21 @@ impl Plan<'_> {
             ollama_model: MODEL,
             hailo: SocketAddr::from(([127, 0, 0, 1], 9)),
             answer_tokens_max,
+            reserve: false,
         }
     }
 
+    /// No server that answers: only the reserve, in the program that ships. It gives way at once.
+    pub(crate) fn alone() -> Plan<'static> {
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 9));
+        Plan { openai: nobody, ollama: nobody, reserve: true, ..Plan::of("openai", 320) }
+    }
+
+    fn program(&self) -> PathBuf {
+        if self.reserve { told("PEERS_RELEASE").into() } else { program().to_owned() }
+    }
+
+    /// The machine's own load changes no answer.
     /// Backends that failed are tried again after moments, not after seconds.
     fn config(&self, http: SocketAddr) -> String {
         let Self { primary, openai, context_tokens, ollama, ollama_model, hailo, .. } = self;
@@ -111,9 +125,12 @@ impl Plan<'_> {
              \x20 context_tokens: {context_tokens}\n\
              web_chat:\n  port: {}\n\
              agent:\n  answer_tokens_max: {}\n  temperature: 0\n\
-             provider:\n  breaker_open_for_s: 0.2\n  breaker_open_max_s: 1\n",
+             governor:\n  enabled: false\n\
+             provider:\n  breaker_open_for_s: 0.2\n  breaker_open_max_s: 1\n\
+             reserve:\n  enabled: {}\n  unload_after_s: 1\n",
             http.port(),
             self.answer_tokens_max,
+            self.reserve,
         )
     }
 }
@@ -133,13 +150,23 @@ impl Daemon {
         daemon
     }
 
+    /// Starts it with the reserve's model and waits until it serves.
+    pub(crate) fn with_model(plan: &Plan<'_>) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        put_model(&directory.path().join("state"));
+        Self::start_in(plan, directory)
+    }
+
     /// Starts it and waits until it serves.
     pub(crate) fn start(plan: &Plan<'_>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::start_in(plan, tempfile::tempdir().unwrap())
+    }
+
+    fn start_in(plan: &Plan<'_>, directory: TempDir) -> Self {
         let http = free_address();
         let config = directory.path().join("config.yaml");
         std::fs::write(&config, plan.config(http)).unwrap();
-        let child = Command::new(program())
+        let child = Command::new(plan.program())
             .arg("run")
             .args(["--config".as_ref(), config.as_os_str()])
             .args(["--state".as_ref(), directory.path().join("state").as_os_str()])
@@ -176,6 +203,18 @@ impl Daemon {
         command.arg("ask").arg("--state").arg(self.state_directory()).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// Memory that is present now, in bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+    }
+
+    /// Puts the reserve's model where the daemon looks for it.
+    pub(crate) fn put_model(&self) {
+        put_model(&self.state_directory());
     }
 
     /// The terminal's socket.
@@ -272,6 +311,13 @@ impl Drop for Simulator {
     fn drop(&mut self) {
         end(&mut self.child);
     }
+}
+
+/// The weights of the rig, under the name of a model of a daemon with this state directory.
+fn put_model(state: &Path) {
+    let models = state.join("models");
+    std::fs::create_dir_all(&models).unwrap();
+    std::os::unix::fs::symlink(told("PEERS_MODEL"), models.join("smollm2.gguf")).unwrap();
 }
 
 fn program() -> &'static Path {

@@ -1,6 +1,6 @@
 """llama.cpp's own HTTP server with SmolLM2-135M-Instruct, on loopback, until it is told to end.
 
-    python serve.py PORT
+    python serve.py PORT [THREADS]
 
 Says `ready PORT` on standard output once the model is loaded and the server answers. Small on
 purpose: one slot, as the NPU has, and a context as the NPU's.
@@ -14,7 +14,7 @@ import sys
 import xllamacpp
 
 CONTEXT_TOKENS = 2048
-# One leaves a core of a small machine for those who are tested.
+# One leaves a core of a small machine for those who are tested; figures are measured with more.
 THREADS = 1
 # The name under which the Ollama protocol knows it; llama.cpp itself takes any.
 NAME = "smollm2:135m"
@@ -32,9 +32,10 @@ def weights() -> str:
 
 
 def main() -> None:
-    if len(sys.argv) != 2 or not sys.argv[1].isdigit():
-        sys.exit("usage: python serve.py PORT")
+    if len(sys.argv) not in (2, 3) or not all(word.isdigit() for word in sys.argv[1:]):
+        sys.exit("usage: python serve.py PORT [THREADS]")
     port = int(sys.argv[1])
+    threads = int(sys.argv[2]) if len(sys.argv) == 3 else THREADS
     # Blocked before the server's threads exist, so that they inherit it and `sigwait` gets it.
     ends = {signal.SIGTERM, signal.SIGINT}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
@@ -45,8 +46,8 @@ def main() -> None:
     params.port = port
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
-    params.cpuparams.n_threads = THREADS
-    params.cpuparams_batch.n_threads = THREADS
+    params.cpuparams.n_threads = threads
+    params.cpuparams_batch.n_threads = threads
     # Prompts kept in memory beside the slot grow without use here.
     params.cache_ram_mib = 0
     params.use_jinja = True

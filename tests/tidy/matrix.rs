@@ -72,6 +72,20 @@ const MATRIX: &[Row] = &[
         ],
         "a turn is below the edges: it must not know through which door it came",
     ),
+    (
+        "heartbeat",
+        &[
+            "limits",
+            "config",
+            "clock",
+            "event",
+            "snapshot",
+            "vitals",
+            "daemon::supervisor",
+            "daemon::tasks",
+        ],
+        "the heart sees the house through a trait of its own and owns nothing of it",
+    ),
     ("http", EDGE, "an edge reaches the house through the agent's and the snapshot's handles"),
     ("connector", EDGE, "an edge reaches the house through the agent's and the snapshot's handles"),
     (

@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::*;
 use crate::agent::fake::{self, Fake, Script};
 use crate::agent::{Converse, Refused, TurnEvent};
+use crate::event::feed::Told;
 use crate::http::access::Access;
 use crate::session::log::{About, Line};
 use crate::session::wire::SessionInfo;
@@ -38,12 +39,6 @@ fn service(token: Option<&str>) -> (Arc<Service>, Arc<Fake>, Publisher) {
             gap_p99_ms: Some(151.0),
             ..Default::default()
         }],
-        mood: Some(snapshot::Mood {
-            dominant: "calm".into(),
-            active_channel: "sorrow".into(),
-            active_intensity: 0.25,
-            ..Default::default()
-        }),
         ..Snapshot::default()
     };
     let (publisher, snapshot) = snapshot::channel(first);
@@ -153,8 +148,8 @@ async fn a_message_gets_an_answer_with_the_fields_of_the_seed() {
     let answer = house.chat(body).await;
     assert_eq!(answer.status, 200);
     let expected = json!({
-        "reply": "Hello, you", "backend": "hailo", "stressed": null, "elapsed_ms": 30,
-        "mood_dominant": "calm", "mood_active_channel": "sorrow", "mood_active_intensity": 0.25,
+        "reply": "Hello, you", "backend": "hailo", "stressed": false, "elapsed_ms": 30,
+        "mood_dominant": null, "mood_active_channel": null, "mood_active_intensity": null,
         "session": "web", "turn": 1, "model": "qwen2:1.5b", "cut": false, "clipped": false,
         "tokens": 2, "first_word_ms": 10,
     });
@@ -255,7 +250,7 @@ async fn the_other_routes_answer() {
     assert_eq!((&state["designation"], &state["brain_online"]), (&json!("Crayfish"), &json!(true)));
     assert_eq!(
         (&state["sleeping"], &state["backends"][0]["name"]),
-        (&Value::Null, &json!("hailo"))
+        (&json!(false), &json!("hailo"))
     );
 
     let hailo = &state["backends"][0];
@@ -463,7 +458,13 @@ fn paused(buffer: usize) -> (tokio::io::DuplexStream, Arc<Fake>) {
     let (service, fake, _publisher) = service(None);
     let (near, far) = tokio::io::duplex(buffer);
     let (leave, stop) = (CancellationToken::new(), CancellationToken::new());
-    tokio::spawn(connection(far, service, Work::new(Arc::default()), leave, stop));
+    tokio::spawn(connection(
+        far,
+        service,
+        Work::new(Arc::new(Common::new(CancellationToken::new()))),
+        leave,
+        stop,
+    ));
     (near, fake)
 }
 
@@ -726,4 +727,89 @@ async fn where_only_sockets_live_a_plain_request_is_told_so() {
     let half = "GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
         Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n";
     assert_eq!(house.raw(half.as_bytes()).await.status, 400);
+}
+
+// --- The feed ----------------------------------------------------------------------------------
+
+fn told(id: u64) -> Told {
+    Told {
+        id,
+        at_ms: 0,
+        group: "fault".into(),
+        severity: "info".into(),
+        kind: "store.recovered".into(),
+        body: json!({}),
+    }
+}
+
+#[tokio::test]
+async fn the_feed_tells_the_past_then_the_state_then_what_happens() {
+    let house = house().await;
+    for id in 1..=3 {
+        house.fake.happen(told(id));
+    }
+    let mut stream = house.connect().await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let begin = read_until(&mut stream, "event: state").await;
+    assert!(begin.contains("content-type: text/event-stream"), "{begin}");
+    let places: Vec<usize> =
+        ["id: 1\n", "id: 2\n", "id: 3\n"].map(|id| begin.find(id).expect(id)).to_vec();
+    assert!(places.is_sorted() && places[2] < begin.find("event: state").unwrap());
+    house.fake.happen(told(4));
+    let more = read_until(&mut stream, "id: 4\n").await;
+    assert!(!more.contains("id: 3\n"), "nothing comes twice: {more}");
+    house.publisher.publish(Snapshot { designation: "Renamed".into(), ..Snapshot::default() });
+    read_until(&mut stream, "\"designation\":\"Renamed\"").await;
+    house.stop.cancel();
+    rest(&mut stream).await;
+}
+
+#[tokio::test]
+async fn a_reader_goes_on_where_it_stopped_and_one_of_another_database_begins_anew() {
+    let house = house().await;
+    for id in 1..=500 {
+        house.fake.happen(told(id));
+    }
+    let read = |head: &'static str, query: &'static str| {
+        let house = &house;
+        async move {
+            let mut stream = house.connect().await;
+            let request = format!("GET /events{query} HTTP/1.1\r\nHost: localhost\r\n{head}\r\n");
+            stream.write_all(request.as_bytes()).await.unwrap();
+            let text = read_until(&mut stream, "event: state").await;
+            let ids = text.lines().filter_map(|line| line.strip_prefix("id: "));
+            let ids: Vec<u64> = ids.map(|id| id.parse().unwrap()).collect();
+            (ids, text.contains("event: reset"))
+        }
+    };
+    assert_eq!(read("Last-Event-ID: 5\r\n", "").await, ((6..=500).collect(), false));
+    assert_eq!(read("", "?after=498").await, (vec![499, 500], false));
+    assert_eq!(read("Last-Event-ID: 500\r\n", "").await, (vec![], false));
+    let newest: Vec<u64> = (401..=500).collect();
+    assert_eq!(read("", "").await, (newest.clone(), false));
+    assert_eq!(read("Last-Event-ID: x\r\n", "").await, (newest.clone(), false));
+    assert_eq!(read("Last-Event-ID: 501\r\n", "").await, (newest, true));
+}
+
+#[tokio::test]
+async fn readers_of_the_feed_leave_places_for_others() {
+    let house = house().await;
+    let mut readers = Vec::new();
+    for _ in 0..limits::FEEDS_MAX {
+        let mut stream = house.connect().await;
+        stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        read_until(&mut stream, "event: state").await;
+        readers.push(stream);
+    }
+    let refused = house.get("/events").await;
+    assert_eq!((refused.status, refused.head.contains("retry-after")), (503, true));
+    assert_eq!(house.get("/healthz").await.status, 200);
+}
+
+#[tokio::test]
+async fn metrics_are_in_prometheus_format() {
+    let house = house().await;
+    let metrics = house.get("/metrics").await;
+    assert!(metrics.head.contains("text/plain; version=0.0.4"), "{}", metrics.head);
+    assert!(metrics.body.contains("\ncrayfish_inference_online 1\n"), "{}", metrics.body);
 }

@@ -162,7 +162,10 @@ async fn a_full_line_refuses() {
         std::mem::drop(queue(&lease, ask(Priority::Owner, 1), "waits", &order));
         tokio::task::yield_now().await;
     }
-    assert_eq!(lease.acquire(ask(Priority::Owner, 1), |_| {}).await.err(), Some(Overloaded));
+    assert_eq!(
+        lease.acquire(ask(Priority::Owner, 1), |_| {}).await.err(),
+        Some(Denied::Overloaded)
+    );
     drop(held);
 }
 
@@ -209,4 +212,25 @@ proptest! {
             assert_eq!(lease.waiting(), 0);
         });
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_background_rests_none_is_let_in_none_waits_and_what_runs_gives_way() {
+    let lease = Lease::new(Duration::ZERO);
+    let running = take(&lease, ask(Priority::Curiosity, 1)).await;
+    let waits = lease.acquire(ask(Priority::Reflection, 2), |_| {});
+    tokio::pin!(waits);
+    let early = tokio::time::timeout(Duration::from_millis(1), &mut waits).await;
+    assert!(early.is_err(), "somebody holds the slot");
+    lease.rest(true);
+    assert!(running.preempted().is_cancelled());
+    assert_eq!(waits.await.err(), Some(Denied::Resting));
+    drop(running);
+    let late = lease.acquire(ask(Priority::Curiosity, 3), |_| {}).await;
+    assert_eq!(late.err(), Some(Denied::Resting));
+    let owner = take(&lease, ask(Priority::Owner, 4)).await;
+    assert!(!owner.preempted().is_cancelled(), "the owner is not concerned");
+    drop(owner);
+    lease.rest(false);
+    drop(take(&lease, ask(Priority::Curiosity, 5)).await);
 }

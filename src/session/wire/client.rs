@@ -54,6 +54,13 @@ pub enum ClientFrame {
     Sessions,
     /// Asks for the daemon's state.
     Status,
+    /// Asks for what has happened.
+    Events {
+        /// Not what is older, in milliseconds since 1970.
+        since_ms: i64,
+        /// Only what comes after this number.
+        after: u64,
+    },
 }
 
 /// Why a frame was not understood, as the `detail` of an `error` frame.
@@ -88,6 +95,10 @@ impl ClientFrame {
             "history" => history(fields, chat_id),
             "sessions" => Ok(Self::Sessions),
             "status" => Ok(Self::Status),
+            "events" => Ok(Self::Events {
+                since_ms: fields.get("since_ms").and_then(Value::as_i64).unwrap_or(i64::MIN),
+                after: number(fields, "after", None)?.unwrap_or_default(),
+            }),
             other => {
                 let other: String = other.chars().take(CHAT_ID_MAX).collect();
                 Err(BadFrame::plain(format!("unknown type: '{other}'")))
@@ -109,6 +120,11 @@ impl ClientFrame {
             Self::NewChat => put("type", "new_chat".into()),
             Self::Status => put("type", "status".into()),
             Self::Sessions => put("type", "sessions".into()),
+            Self::Events { since_ms, after } => {
+                put("type", "events".into());
+                put("since_ms", (*since_ms).into());
+                put("after", (*after).into());
+            }
             Self::Attach { chat_id, after_turn, history } => {
                 put("type", "attach".into());
                 put("chat_id", chat_id.as_str().into());

@@ -1,6 +1,8 @@
 use serde_json::Value;
 
 use super::*;
+use crate::event::feed::Told;
+use crate::snapshot::body::{Body, Throttling, VitalSigns};
 
 fn detail(frame: &str) -> String {
     ClientFrame::parse(frame.as_bytes()).expect_err(frame).detail
@@ -117,6 +119,10 @@ fn every_frame() -> Vec<ServerFrame> {
             gap_p99_ms: Some(1.0),
             ..Default::default()
         }],
+        body: Body {
+            vitals: VitalSigns { throttling: Some(Throttling::default()), ..VitalSigns::default() },
+            ..Body::default()
+        },
         mood: Some(crate::snapshot::Mood::default()),
         ..Snapshot::default()
     };
@@ -192,6 +198,16 @@ fn every_frame() -> Vec<ServerFrame> {
         ServerFrame::StopAck { chat_id: Some(chat_id()), stopped: true },
         ServerFrame::Pong,
         ServerFrame::History { chat_id: Some(chat_id()), turns: vec![line] },
+        ServerFrame::Events {
+            events: vec![Told {
+                id: 1,
+                at_ms: 1,
+                group: "fault".into(),
+                severity: "info".into(),
+                kind: "store.recovered".into(),
+                body: Value::Null,
+            }],
+        },
         ServerFrame::Status { status: Box::new(Status::from(&snapshot)) },
     ]
 }

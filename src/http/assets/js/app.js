@@ -7,6 +7,7 @@ import { forget, read, write } from "./kept.js";
 import { Sessions } from "./sessions.js";
 import { State } from "./state.js";
 import { Thread } from "./thread.js";
+import { Views } from "./views.js";
 import { fill, language, t } from "./words.js";
 
 /** Lines asked for when a conversation is opened. */
@@ -28,6 +29,7 @@ const thread = new Thread({
   earlier,
 });
 const composer = new Composer({ say, stop });
+const views = new Views(["talk"], { talk: (id) => { if (id !== current.id || views.shown !== "talk") open(id); } });
 const sessions = new Sessions({
   open: (id) => { open(id); $("text").focus(); },
   fresh: () => { open(newChat()); $("text").focus(); },
@@ -53,7 +55,7 @@ function open(id) {
   current = conversation(id);
   sessions.current = id;
   write("session", id);
-  if (location.hash.slice(1) !== id) history.replaceState(null, "", `#${id}`);
+  views.talk(id);
   attach(current);
   thread.open(current);
   composer.open(id);
@@ -275,18 +277,13 @@ document.addEventListener("keydown", (event) => {
     if (stop()) tell(t("cancelled"));
   }
 });
-addEventListener("hashchange", () => {
-  const id = location.hash.slice(1);
-  if (/^[A-Za-z0-9_:-]{1,64}$/.test(id) && id !== current.id) open(id);
-});
 
 // Begins.
 
 for (const node of document.querySelectorAll("[data-i]")) node.prepend(icon(node.dataset.i));
 fill();
 dress();
-const asked = location.hash.slice(1) || read("session") || "main";
-open(/^[A-Za-z0-9_:-]{1,64}$/.test(asked) ? asked : "main");
+open(views.conversation ?? read("session") ?? "main");
 const first = () => { if (document.activeElement === document.body) $("text").focus(); };
 first();
 // A page whose style is not there yet takes no focus.
