@@ -88,7 +88,7 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     let (store, sessions) = (house.store.clone(), house.sessions.clone());
     let (events, reader) = (house.events.clone(), house.reader.clone());
     let identity = house.identity.clone();
-    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked))?;
+    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked)).await?;
     Ok(Running {
         provider,
         store,

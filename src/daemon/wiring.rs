@@ -202,7 +202,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     starts::work(&supervisor, &house, agent_task)?;
     starts::doors(&supervisor, &house, &ground, socket, listener)?;
     announce(&ground, &house, address);
-    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked))?;
+    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked)).await?;
 
     let manager = Arc::clone(&ground.manager);
     let exit = supervisor

@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use jiff::civil;
 use jiff::tz::TimeZone;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
@@ -58,6 +59,9 @@ pub trait House: Send + Sync {
     /// Leaves the state for other processes, after each beat.
     fn keep(&self, now: &Snapshot);
 
+    /// The night of this date has begun. To be told at the next start, in [`Heart::last_night`].
+    fn remember_night(&self, night: civil::Date);
+
     /// All critical tasks get on.
     fn feed_watchdog(&self);
 }
@@ -86,6 +90,8 @@ impl Alarm for RuntimeAlarm {
 pub struct Heart {
     /// Its settings.
     pub rhythm: Rhythm,
+    /// The last night that began, in this life of the process or one before.
+    pub last_night: Option<civil::Date>,
     /// The zone in which the person lives.
     pub zone: TimeZone,
     /// Time between two looks while there is work or the governor is on guard.
@@ -129,7 +135,7 @@ struct Plan {
 /// None: it ends only when it is told to.
 pub async fn run(cx: TaskCx, mut heart: Heart, mut liveness: Liveness) -> Result<(), Infallible> {
     let mut happenings = heart.events.listen();
-    let mut pulse = Pulse::new(heart.rhythm.clone());
+    let mut pulse = Pulse::new(heart.rhythm.clone(), heart.last_night);
     let mut plan = Plan::new(heart.rhythm.pulse, heart.watchdog, Instant::now());
     loop {
         tokio::select! {
@@ -204,6 +210,7 @@ impl Heart {
                 self.order.send_replace(order);
             }
             Action::StartSleep(night) => {
+                self.house.remember_night(night);
                 self.events.tell(Event::SleepBegan { night: night.to_string() });
             }
             Action::EndSleep(night) => {
