@@ -23,4 +23,6 @@ mod process;
 #[cfg(all(test, feature = "sim"))]
 mod sim;
 #[cfg(test)]
+mod systemd;
+#[cfg(test)]
 mod wire;
