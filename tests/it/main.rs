@@ -16,6 +16,8 @@ mod client;
 mod config;
 #[cfg(test)]
 mod daemon;
+#[cfg(test)]
+mod deploy;
 #[cfg(all(test, feature = "sim"))]
 mod fuzz_corpus;
 #[cfg(test)]
