@@ -254,6 +254,7 @@ fn log_if_lost(error: Option<crate::store::StoreError>) {
 
 fn tell(shared: &Shared, session: &str, turn: u64, outcome: Outcome) {
     let session = session.to_owned();
+    shared.feelings.ended(outcome, &shared.settings.load().nudges);
     shared.events.tell(Event::TurnEnded { session, turn, outcome: outcome.as_str() });
 }
 
