@@ -32,6 +32,7 @@ pub mod clock;
 pub mod config;
 pub mod connector;
 pub mod daemon;
+pub mod doctor;
 pub mod event;
 pub mod heartbeat;
 pub mod http;

@@ -274,6 +274,22 @@ pub const FEEDS_MAX: usize = 16;
 /// group may grow beyond its rows.
 pub const EVENTS_FORGET_EVERY: Duration = Duration::from_secs(24 * 3600);
 
+// --- Doctor --------------------------------------------------------------------------------------
+
+/// How far the C library's file is read for its release, in bytes: it has 2 MB.
+pub const DOCTOR_LIBRARY_BYTES_MAX: u64 = 8 * 1024 * 1024;
+
+/// How long a model server may take to name its models. It needs no lock for it and answers at
+/// once even while it decodes; a longer wait is a finding.
+pub const DOCTOR_ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Longest list of models taken from a server, in bytes: some hundred names with their details.
+pub const DOCTOR_ANSWER_BYTES_MAX: usize = 256 * 1024;
+
+/// How long an answer may take that `doctor --npu` asks for: a load of the slowest model, which
+/// is 13 s, behind an answer that somebody else waits for.
+pub const DOCTOR_NPU_ANSWER_MAX: Duration = Duration::from_secs(180);
+
 // --- Process life --------------------------------------------------------------------------------
 
 /// Whole drain at shutdown. systemd's `TimeoutStopSec` is 20 s; beyond this the process says who

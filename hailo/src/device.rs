@@ -15,10 +15,15 @@ const PCI_DEVICE: &str = "0x45c4";
 /// The kernel module has two names: the second is that of the 5.0 drivers.
 const MODULES: [&str; 2] = ["hailo1x_pci", "hailo_pci"];
 
+/// Classes in sysfs in which the drivers up to 5.2 and from 5.3 on put their devices.
+const CLASSES: [&str; 2] = ["hailo_chardev", "hailo1x"];
+
 /// What can be seen of a Hailo-10H from outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The device nodes, `/dev/hailo0` with drivers up to 5.2 and `/dev/h1x-0` from 5.3 on, sorted.
+    /// A service with a `/dev` of its own does not see them there; the driver's class in sysfs
+    /// names them too.
     pub nodes: Vec<PathBuf>,
     /// Version of the loaded kernel module.
     pub driver_version: Option<String>,
@@ -51,11 +56,15 @@ pub fn present(root: &Path) -> bool {
 }
 
 fn nodes(root: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = entries(&root.join("dev"))
-        .into_iter()
-        .filter(|path| path.file_name().is_some_and(|name| is_node(&lossy(name))))
+    let dev = root.join("dev");
+    let classes = CLASSES.iter().map(|class| root.join("sys/class").join(class));
+    let mut found: Vec<PathBuf> = std::iter::once(dev.clone())
+        .chain(classes)
+        .flat_map(|directory| entries(&directory))
+        .filter_map(|path| Some(dev.join(path.file_name().filter(|name| is_node(&lossy(name)))?)))
         .collect();
     found.sort();
+    found.dedup();
     found
 }
 
@@ -132,6 +141,16 @@ mod tests {
         let names: Vec<_> = facts(&root.0).nodes;
         assert_eq!(names, [root.0.join("dev/h1x-0"), root.0.join("dev/hailo0")]);
         assert!(present(&root.0));
+    }
+
+    #[test]
+    fn a_node_that_only_sysfs_names_is_found_once() {
+        let root = Root::new("class");
+        root.file("dev/null", "");
+        root.file("sys/class/hailo1x/h1x-0/device_id", "0001:01:00.0\n");
+        assert_eq!(facts(&root.0).nodes, [root.0.join("dev/h1x-0")]);
+        root.file("dev/h1x-0", "");
+        assert_eq!(facts(&root.0).nodes.len(), 1);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod ask;
 mod chat;
 pub mod check;
 mod clean;
+mod doctor;
 mod exchange;
 mod link;
 mod markdown;
@@ -22,12 +23,13 @@ use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read, Write};
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 pub use self::ask::AskArgs;
 pub use self::chat::ChatArgs;
 use self::chat::Look;
 use self::check::CheckArgs;
+pub use self::doctor::DoctorArgs;
 use self::exchange::Interrupts;
 pub use self::model::ModelArgs;
 pub use self::place::PlaceArgs;
@@ -75,6 +77,7 @@ enum Verb {
     Status(StatusArgs),
     Trace(TraceArgs),
     Check(CheckArgs),
+    Doctor(DoctorArgs),
     Model(ModelArgs),
     #[cfg(feature = "sim")]
     Sim(sim::SimArgs),
@@ -88,6 +91,12 @@ pub fn rendered(text: &str, styled: bool) -> String {
     let mut out: String = text.chars().map(|c| markdown.push(&c.to_string())).collect();
     out.push_str(&markdown.finish());
     out
+}
+
+/// The command line as it is defined, for man pages and completions.
+#[must_use]
+pub fn command() -> clap::Command {
+    CommandLine::command()
 }
 
 /// Runs the verb of a command line, whose first word is the program's name, and gives the
@@ -119,7 +128,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// daemon, whose code is that of `sysexits.h`: a service manager must not start it again.
 fn usage_code(verb: Option<&OsString>) -> u8 {
     let client = |verb: &OsString| {
-        ["chat", "ask", "status", "trace", "check", "model"]
+        ["chat", "ask", "status", "trace", "check", "doctor", "model"]
             .iter()
             .any(|known| verb.as_os_str() == *known)
     };
@@ -156,6 +165,9 @@ fn converse(verb: &Verb) -> u8 {
             }
             Verb::Status(args) => status::run(args, &mut out, &mut err).await,
             Verb::Trace(args) => trace::run(args, &mut out, &mut err).await,
+            Verb::Doctor(args) => {
+                doctor::run(args, &mut io::stdin().lock(), &mut out, &mut err).await
+            }
             Verb::Model(args) => model::run(args, &mut out, &mut err).await,
             Verb::Run(_) | Verb::Check(_) => code::USAGE,
             #[cfg(feature = "sim")]

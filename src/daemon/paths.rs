@@ -17,6 +17,9 @@ const DIRECTORY_MODE: u32 = 0o700;
 /// Longest path of a Unix socket on Linux, in bytes: `sun_path` has 108, the last one is zero.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
+/// Where the packaged service has its state.
+pub const SERVICE_STATE_DIR: &str = "/var/lib/crayfish";
+
 /// Where the packaged service has its runtime directory; clients look there too.
 const SERVICE_RUNTIME_DIR: &str = "/run/crayfish";
 

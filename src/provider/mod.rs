@@ -31,7 +31,7 @@ pub mod reserve;
 pub mod sanitise;
 pub mod think;
 
-mod aliases;
+pub(crate) mod aliases;
 mod answer;
 mod attempt;
 mod door;

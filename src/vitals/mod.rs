@@ -20,7 +20,7 @@ mod npu;
 mod procfs;
 mod sensors;
 pub mod stress;
-mod tree;
+pub mod tree;
 pub mod words;
 
 use std::path::{Path, PathBuf};

@@ -13,12 +13,14 @@ use crate::limits::{VITALS_ENTRIES_MAX, VITALS_FILE_BYTES_MAX};
 
 /// A root of a file system.
 #[derive(Debug, Clone)]
-pub(super) struct Tree {
+pub struct Tree {
     root: PathBuf,
 }
 
 impl Tree {
-    pub(super) fn new(root: &Path) -> Self {
+    /// The tree below `root`.
+    #[must_use]
+    pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned() }
     }
 
@@ -41,12 +43,14 @@ impl Tree {
     }
 
     /// The beginning of a text; bytes that are none are replaced.
-    pub(super) fn text(&self, path: &str) -> Option<String> {
+    #[must_use]
+    pub fn text(&self, path: &str) -> Option<String> {
         Some(String::from_utf8_lossy(&self.bytes(path)?).into_owned())
     }
 
     /// A file's only line, if there is something in it.
-    pub(super) fn line(&self, path: &str) -> Option<String> {
+    #[must_use]
+    pub fn line(&self, path: &str) -> Option<String> {
         let text = self.text(path)?;
         let line = text.trim_end_matches('\0').trim();
         (!line.is_empty()).then(|| line.to_owned())
@@ -58,7 +62,8 @@ impl Tree {
     }
 
     /// Whether there is such a file or directory.
-    pub(super) fn has(&self, path: &str) -> bool {
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
         self.root.join(path).exists()
     }
 

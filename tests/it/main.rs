@@ -16,11 +16,15 @@ mod client;
 mod config;
 #[cfg(test)]
 mod daemon;
+#[cfg(test)]
+mod deploy;
 #[cfg(all(test, feature = "sim"))]
 mod fuzz_corpus;
 #[cfg(test)]
 mod process;
 #[cfg(all(test, feature = "sim"))]
 mod sim;
+#[cfg(test)]
+mod systemd;
 #[cfg(test)]
 mod wire;

@@ -4,6 +4,7 @@
 mod body;
 mod damage;
 mod disk;
+mod doctor;
 mod exits;
 mod frames;
 mod input;

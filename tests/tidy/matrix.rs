@@ -86,6 +86,20 @@ const MATRIX: &[Row] = &[
         ],
         "the heart sees the house through a trait of its own and owns nothing of it",
     ),
+    (
+        "doctor",
+        &[
+            "limits",
+            "config",
+            "event",
+            "net",
+            "snapshot",
+            "vitals",
+            "provider::aliases",
+            "session::wire",
+        ],
+        "it looks at the machine and at what servers say; the daemon is asked by the verb",
+    ),
     ("http", EDGE, "an edge reaches the house through the agent's and the snapshot's handles"),
     ("connector", EDGE, "an edge reaches the house through the agent's and the snapshot's handles"),
     (
@@ -102,6 +116,7 @@ const MATRIX: &[Row] = &[
             "connector",
             "sim",
             "model",
+            "doctor",
         ],
         "a verb is a client or starts the daemon; it does not open the house's doors itself",
     ),

@@ -192,6 +192,7 @@ fn reach(files: &BTreeMap<String, String>) -> (BTreeSet<String>, BTreeSet<String
         ROOTS.contains(&path)
             || path.ends_with("/main.rs") && is_test_path(path)
             || path.starts_with("tests/fuzz/")
+            || path == "deploy/pages/src/main.rs"
             || path.contains("/src/bin/") && path.matches('/').count() == 3
             || path.starts_with("src/bin/") && path.matches('/').count() == 2
     };
