@@ -2,10 +2,12 @@
 //! listens on the bounded broadcast.
 
 pub mod feed;
+pub mod turn;
 
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
+use self::turn::TurnEnd;
 use crate::limits;
 
 /// What a happening is about: a group is kept equally long.
@@ -108,14 +110,7 @@ pub enum Event {
         expected: u32,
     },
     /// A turn ended.
-    TurnEnded {
-        /// Its session.
-        session: String,
-        /// Its number.
-        turn: u64,
-        /// `done`, `error`, `cancelled` or `interrupted`.
-        outcome: &'static str,
-    },
+    TurnEnded(TurnEnd),
     /// The database cannot be written; turns go on from memory.
     StoreDegraded {
         /// Why.
@@ -239,7 +234,7 @@ impl Event {
     #[must_use]
     pub fn group(&self) -> Group {
         match self {
-            Self::TurnEnded { .. } => Group::Turn,
+            Self::TurnEnded(_) => Group::Turn,
             Self::BeatsSummed(_) => Group::Beat,
             Self::StressEntered { .. }
             | Self::StressLeft { .. }
@@ -258,7 +253,7 @@ impl Event {
             Self::TasksStuck { .. } | Self::StoreDegraded { .. } | Self::TaskFailed { .. } => {
                 "error"
             }
-            Self::TurnEnded { .. }
+            Self::TurnEnded(_)
             | Self::BeatsSummed(_)
             | Self::BackendFound { .. }
             | Self::BreakerClosed { .. }
@@ -290,7 +285,7 @@ impl Event {
             Self::ModelFetchFailed { .. } => "model.fetch_failed",
             Self::FieldRefused { .. } => "provider.field_refused",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
-            Self::TurnEnded { .. } => "turn.ended",
+            Self::TurnEnded(_) => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",
             Self::StoreRecovered => "store.recovered",
             Self::StoreReplaced { .. } => "store.replaced",
@@ -346,7 +341,7 @@ impl Events {
     pub fn tell(&self, event: Event) {
         let name = event.name();
         match &event {
-            Event::TurnEnded { session, turn, outcome } => {
+            Event::TurnEnded(TurnEnd { session, turn, outcome, .. }) => {
                 tracing::debug!(event = name, session, turn, outcome, "turn ended");
             }
             Event::BeatsSummed(_) => {
