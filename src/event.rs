@@ -2,26 +2,15 @@
 //! listens on the bounded broadcast.
 
 pub mod feed;
+mod group;
 pub mod turn;
 
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
+pub use self::group::Group;
 use self::turn::TurnEnd;
 use crate::limits;
-
-/// What a happening is about: a group is kept equally long.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// Faults, and their ends.
-    Fault,
-    /// The body.
-    Body,
-    /// Turns.
-    Turn,
-    /// Summaries of beats.
-    Beat,
-}
 
 /// A happening. Names are past tense; the log's `EVENT` field is `Event::name`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -135,6 +124,13 @@ pub enum Event {
         /// How many problems.
         problems: usize,
     },
+    /// Another channel of the mood is felt now.
+    MoodChanged {
+        /// The channel that was felt, or `rest`.
+        from: &'static str,
+        /// The channel that is felt, or `rest`.
+        to: &'static str,
+    },
     /// The body came under stress.
     StressEntered {
         /// What is beyond its limit, in a sentence.
@@ -239,6 +235,7 @@ impl Event {
             Self::StressEntered { .. }
             | Self::StressLeft { .. }
             | Self::GovernorStepped { .. }
+            | Self::MoodChanged { .. }
             | Self::SleepBegan { .. }
             | Self::SleepEnded { .. }
             | Self::IdleBegan { .. } => Group::Body,
@@ -260,6 +257,7 @@ impl Event {
             | Self::StoreRecovered
             | Self::ConfigReloaded { .. }
             | Self::StressLeft { .. }
+            | Self::MoodChanged { .. }
             | Self::GovernorStepped { to: "full", .. }
             | Self::SleepBegan { .. }
             | Self::SleepEnded { .. }
@@ -291,6 +289,7 @@ impl Event {
             Self::StoreReplaced { .. } => "store.replaced",
             Self::ConfigReloaded { .. } => "config.reloaded",
             Self::ConfigRefused { .. } => "config.refused",
+            Self::MoodChanged { .. } => "mood.changed",
             Self::TaskFailed { .. } => "task.failed",
             Self::StressEntered { .. } => "stress.entered",
             Self::StressLeft { .. } => "stress.left",
@@ -302,22 +301,6 @@ impl Event {
             Self::TasksStuck { .. } => "beat.stuck",
             Self::TasksMoving => "beat.moving",
             Self::EventsMissed { .. } => "event.missed",
-        }
-    }
-}
-
-impl Group {
-    /// All groups.
-    pub const ALL: [Self; 4] = [Self::Fault, Self::Body, Self::Turn, Self::Beat];
-
-    /// The word in the database and for programs.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Fault => "fault",
-            Self::Body => "body",
-            Self::Turn => "turn",
-            Self::Beat => "beat",
         }
     }
 }
@@ -346,6 +329,9 @@ impl Events {
             }
             Event::BeatsSummed(_) => {
                 tracing::debug!(event = name, detail = ?event, "an hour of beats");
+            }
+            Event::MoodChanged { from, to } => {
+                tracing::info!(event = event.name(), from, to, "the mood has changed");
             }
             Event::ModelFetching { progress } => {
                 tracing::debug!(event = event.name(), progress, "the model is on its way");

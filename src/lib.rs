@@ -37,6 +37,7 @@ pub mod heartbeat;
 pub mod http;
 pub mod limits;
 pub mod model;
+pub mod mood;
 pub mod net;
 pub mod process;
 pub mod provider;

@@ -302,6 +302,23 @@ pub const IDENTITY_TOKENS_MAX: u32 = 220;
 /// Tokens the volatile block (time and the like) may take of every message.
 pub const VOLATILE_TOKENS_MAX: u32 = 40;
 
+// --- Mood ----------------------------------------------------------------------------------------
+
+/// Characters of a message that are looked at for its mood: what a person types in one go. A
+/// pasted document must not decide how the companion feels.
+pub const SENTIMENT_CHARS_MAX: usize = 2000;
+
+/// Words in the longest entry of a lexicon; more would only slow the search down.
+pub const LEXICON_ENTRY_WORDS_MAX: usize = 6;
+
+/// Letters in the longest entry of a lexicon for a script without spaces.
+pub const LEXICON_ENTRY_CHARS_MAX: usize = 10;
+
+/// Nudges on their way to the mood. A turn gives two; beyond it one is lost, which a mood that
+/// forgets half of everything in minutes survives.
+pub const NUDGE_QUEUE: usize = 64;
+
+const _: () = assert!(NUDGE_QUEUE >= 2 * TURNS_MAX);
 const _: () = assert!(MESSAGE_BYTES_MAX < BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= SOCKET_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKETS_MAX < HTTP_CONNECTIONS_MAX);

@@ -7,6 +7,7 @@ pub mod audience;
 mod door;
 #[cfg(test)]
 pub(crate) mod fake;
+pub mod feelings;
 pub mod frames;
 pub mod service;
 pub mod visit;

@@ -22,12 +22,15 @@ use tokio_util::sync::CancellationToken;
 use super::again;
 use super::audience::{Audience, Said, Telling};
 use super::door::not_stored;
+use super::feelings::Feelings;
 use super::turn;
 use super::volatile;
 use super::{Refused, Submission, Turn};
 use crate::clock::WallClock;
+use crate::config::sections::mood::Nudges;
 use crate::event::Events;
 use crate::limits;
+use crate::mood::Tuning;
 use crate::provider::backend::Sampling;
 use crate::provider::{Provider, sanitise};
 use crate::session::{self, Sessions};
@@ -48,6 +51,10 @@ pub struct Settings {
     pub deadline: std::time::Duration,
     /// The zone in which the person lives.
     pub zone: jiff::tz::TimeZone,
+    /// Where the mood rests and how it comes back. What the agent was built with counts.
+    pub mood: Tuning,
+    /// What moves the mood.
+    pub nudges: Nudges,
 }
 
 /// The agent as the doors hold it.
@@ -71,6 +78,7 @@ pub(super) struct Shared {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) events: Events,
     pub(super) audience: Arc<Audience>,
+    pub(super) feelings: Feelings,
     /// Cancels turns by session; every turn taken on and not yet ended is here.
     running: Mutex<BTreeMap<String, Vec<(u64, CancellationToken)>>>,
     pub(super) stopping: AtomicBool,
@@ -133,6 +141,7 @@ impl Agent {
         let shared = Arc::new(Shared {
             provider,
             sessions,
+            feelings: Feelings::new(settings.mood),
             settings: ArcSwap::from_pointee(settings),
             clock,
             events,
@@ -214,9 +223,11 @@ impl Shared {
         }
         let settings = self.settings.load_full();
         let clean = sanitise::untrusted(&submission.text);
-        let sent = volatile::with_block(&clean, &*self.clock, &settings.zone);
+        let moved = self.feelings.hear(&clean, &settings.nudges);
+        let sent = volatile::with_block(&clean, &*self.clock, &settings.zone, &moved);
         match self.sessions.begin(&session, &submission.text, &sent, id.as_deref()).await {
             Ok(begun) => {
+                self.feelings.nudge(moved.nudge);
                 let person = CancellationToken::new();
                 if begun.turn == 1 {
                     let title = session::title(&submission.text);

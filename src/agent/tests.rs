@@ -7,11 +7,14 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::audience::Happening;
+use super::feelings::{self, Condition};
 use super::service::{Agent, Settings};
 use super::*;
 use crate::clock::SteppedClock;
+use crate::config::Config;
 use crate::event::Events;
 use crate::limits;
+use crate::mood::{Channel, Tuning, tone};
 use crate::provider::Provider;
 use crate::provider::backend::{Backend, Role};
 use crate::provider::breaker::Policy;
@@ -23,6 +26,9 @@ use crate::store::{Options, Store};
 
 /// 2026-11-30 14:05 UTC.
 const NOW_MS: i64 = 1_796_047_500_000;
+
+/// Time between two beats.
+const PULSE: Duration = Duration::from_secs(30);
 
 struct House {
     agent: Arc<Agent>,
@@ -41,6 +47,8 @@ fn settings() -> Settings {
         sampling: crate::provider::backend::Sampling::default(),
         deadline: Duration::from_secs(300),
         zone: jiff::tz::TimeZone::UTC,
+        mood: Tuning::new(&Config::default().mood, PULSE),
+        nudges: Config::default().mood.nudges,
     }
 }
 
@@ -68,13 +76,18 @@ fn house_in(dir: tempfile::TempDir) -> House {
     };
     let (store, task) = Store::open(options, Arc::clone(&clock), events.clone()).unwrap();
     let sessions = Sessions::new(store, Arc::clone(&clock));
-    let (agent, agent_task) = Agent::new(provider, sessions.clone(), settings(), clock, events);
+    let (agent, agent_task) =
+        Agent::new(provider, sessions.clone(), settings(), clock, events.clone());
     let (stop, store_stop) = (CancellationToken::new(), CancellationToken::new());
     let tasks = vec![
         tokio::spawn(agent_task.run(stop.clone())),
         tokio::spawn({
             let store_stop = store_stop.clone();
             async move { task.run(store_stop).await.unwrap() }
+        }),
+        tokio::spawn({
+            let kept = feelings::keep(Arc::clone(&agent), PULSE, events, stop.clone());
+            async move { kept.await.unwrap() }
         }),
     ];
     House { agent, hailo, stop, store_stop, tasks, dir }
@@ -171,6 +184,61 @@ async fn a_restart_continues_the_conversation_where_it_was() {
     assert_eq!(after[..2], before[..]);
     assert_eq!(after[2].1, "One.");
     second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whatever_the_mood_the_system_block_and_the_past_keep_every_byte() {
+    let house = house();
+    house.say("hello").await;
+    house.agent.be_in(Condition { stressed: true, brief: Some("81 °C".to_owned()) });
+    house.say("this is terrible, I am so sad!").await;
+    house.agent.be_in(Condition::default());
+    house.say("thank you, I feel great now").await;
+    let prompts = [house.request(0), house.request(1), house.request(2)];
+    for pair in prompts.windows(2) {
+        assert_eq!(pair[1][..pair[0].len()], pair[0][..], "each prompt continues the last one");
+    }
+    assert_eq!(prompts[2][0], (Role::System, settings().system));
+    let newest = |at: usize| prompts[at].last().map(|(_, content)| content.as_str()).unwrap();
+    assert!(newest(1).contains(tone::EXHAUSTION), "{}", newest(1));
+    assert!(newest(2).contains("share the joy"), "{}", newest(2));
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_and_ends_of_turns_move_the_mood_and_time_brings_it_back() {
+    let house = house();
+    let felt = |house: &House| house.agent.mood().1.map(|(channel, _)| channel);
+    assert_eq!(felt(&house), None);
+    house.say("I am so sad, my cat died").await;
+    tokio::task::yield_now().await;
+    assert_eq!(felt(&house), Some(Channel::Sorrow));
+    let after_done = house.agent.mood().0.level(Channel::Joy);
+    assert!(after_done > 0.2, "an answer is a small joy: {after_done}");
+
+    let anger = house.agent.mood().0.level(Channel::Anger);
+    house.hailo.then(vec![text("Half "), fault(Class::Truncated, Phase::Stream)]);
+    house.say("what is on the list").await;
+    tokio::task::yield_now().await;
+    assert!(house.agent.mood().0.level(Channel::Anger) > anger, "a failure is felt");
+
+    tokio::time::sleep(PULSE * 100).await;
+    assert_eq!(felt(&house), None);
+    house.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn stress_wears_on_the_mood_with_every_beat_until_it_ends() {
+    let house = house();
+    house.agent.be_in(Condition { stressed: true, brief: None });
+    tokio::time::sleep(PULSE * 3 + PULSE / 2).await;
+    let (mood, felt) = house.agent.mood();
+    assert_eq!(felt.map(|(channel, _)| channel), Some(Channel::Anger), "{mood:?}");
+    assert!(mood.level(Channel::Excitement) < 0.1, "{mood:?}");
+    house.agent.be_in(Condition::default());
+    tokio::time::sleep(PULSE * 100).await;
+    assert_eq!(house.agent.mood().1, None);
+    house.close().await;
 }
 
 #[tokio::test(start_paused = true)]

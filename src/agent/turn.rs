@@ -63,7 +63,7 @@ pub(super) async fn close_failed(shared: &Shared, session: &str, turn: u64, tell
     let end =
         End { outcome: Outcome::Error, code: Some(code.to_owned()), words: Some(words.clone()) };
     log_if_lost(shared.sessions.finish(session, turn, None, end).await.err());
-    tell(shared, TurnEnd { turn, ..end_of(session, Outcome::Error) });
+    tell(shared, Outcome::Error, TurnEnd { turn, ..end_of(session, Outcome::Error) });
     telling.end(TurnEvent::Failed { words, code });
 }
 
@@ -209,6 +209,7 @@ async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
             (None, end, TurnEvent::Failed { words, code })
         }
     };
+    let outcome = end.outcome;
     let told = TurnEnd {
         turn,
         backend: assistant.as_ref().map(|answer| answer.backend.clone()),
@@ -216,10 +217,10 @@ async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
         tokens: assistant.as_ref().and_then(|answer| answer.tokens),
         first_word_ms: first_at,
         elapsed_ms: Some(elapsed_ms),
-        ..end_of(&session, end.outcome)
+        ..end_of(&session, outcome)
     };
     log_if_lost(shared.sessions.finish(&session, turn, assistant, end).await.err());
-    tell(shared, told);
+    tell(shared, outcome, told);
     telling.end(event);
 }
 
@@ -265,7 +266,8 @@ fn end_of(session: &str, outcome: Outcome) -> TurnEnd {
     TurnEnd { session: session.to_owned(), outcome: outcome.as_str(), ..TurnEnd::default() }
 }
 
-fn tell(shared: &Shared, end: TurnEnd) {
+fn tell(shared: &Shared, outcome: Outcome, end: TurnEnd) {
+    shared.feelings.ended(outcome, &shared.settings.load().nudges);
     shared.events.tell(Event::TurnEnded(end));
 }
 

@@ -12,6 +12,7 @@ use super::place::{PlaceArgs, Places};
 use super::{RESERVE, RESERVE_SPEAKS};
 use crate::session::wire::backend::BackendStatus;
 use crate::session::wire::{ClientFrame, ServerFrame, Status};
+use crate::snapshot::Mood;
 use crate::snapshot::body::VitalSigns;
 
 /// Show what the daemon does and what is degraded
@@ -89,6 +90,9 @@ pub(super) fn table(status: &Status) -> String {
     }
     row("machine", &machine(&body.vitals));
     row("database", if status.store_ok { "ok" } else { "cannot be written" });
+    if let Some(mood) = &status.body.mood {
+        row("mood", &feeling(mood));
+    }
     for backend in &status.backends {
         row(&backend.slot, &line(backend));
     }
@@ -145,6 +149,18 @@ fn line(backend: &BackendStatus) -> String {
     line
 }
 
+/// What is felt, then every channel.
+fn feeling(mood: &Mood) -> String {
+    let felt = match mood.active_channel.as_str() {
+        "none" => "at rest".to_owned(),
+        channel => format!("{channel} (+{:.2})", mood.active_intensity),
+    };
+    format!(
+        "{felt}: joy {:.2}, anger {:.2}, sorrow {:.2}, excitement {:.2}, calm {:.2}",
+        mood.joy, mood.anger, mood.sorrow, mood.excitement, mood.calm
+    )
+}
+
 /// Two units are enough for a person.
 fn duration(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -189,6 +205,14 @@ mod tests {
             notices: vec!["the disk is full".into()],
             body: BodyStatus {
                 describe: "I am under stress; my processor has 79 °C.".into(),
+                mood: Some(Mood {
+                    joy: 0.2,
+                    sorrow: 0.15,
+                    calm: 0.52,
+                    active_channel: "sorrow".into(),
+                    active_intensity: 0.15,
+                    ..Mood::default()
+                }),
                 level: Level::Short,
                 level_reason: Some("the processor has 79 °C".into()),
                 vitals: VitalSigns {
@@ -208,6 +232,7 @@ body      I am under stress; my processor has 79 °C.
 governor  short: the processor has 79 °C
 machine   21.5 GB free, no NPU
 database  cannot be written
+mood      sorrow (+0.15): joy 0.20, anger 0.00, sorrow 0.15, excitement 0.00, calm 0.52
 primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
 7.5 tokens/s, first token after 0.4 s, gaps 140 ms (99 of 100 within 151 ms) \
 (much slower than it was), last fault: down

@@ -67,6 +67,7 @@ fn facts(spec: &Spec) -> String {
         Rule::Address => "IP address".into(),
         Rule::Hosts => "list of host names".into(),
         Rule::Path => "path".into(),
+        Rule::Channels => "channels and numbers from -1 to 1".into(),
         Rule::Secret => "secret".into(),
     };
     let when = match spec.reload {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use jiff::civil;
 
+use super::channels::Channels;
 use super::rule::Rule;
 use super::secrets::Secret;
 use super::value::{Url, Value, Zone};
@@ -296,6 +297,14 @@ impl Key<Vec<String>> {
     #[must_use]
     pub const fn hosts(path: &'static str, doc: &'static str) -> Self {
         Self::new(path, Rule::Hosts, Fallback::EmptyList, doc)
+    }
+}
+
+impl Key<Channels> {
+    /// Levels of the mood's channels, such as `joy 0.15, calm -0.08`.
+    #[must_use]
+    pub const fn channels(path: &'static str, default: &'static str, doc: &'static str) -> Self {
+        Self::new(path, Rule::Channels, Fallback::Text(default), doc)
     }
 }
 

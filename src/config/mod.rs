@@ -15,6 +15,7 @@
 //! - The file is never written.
 
 mod address;
+pub mod channels;
 pub mod check;
 mod cross;
 pub mod document;
@@ -43,6 +44,7 @@ use self::sections::agent::{Agent, Memory};
 use self::sections::events::EventsKept;
 use self::sections::governor::{Governor, Vitals};
 use self::sections::hardware::Hardware;
+use self::sections::mood::Mood;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
 use self::sections::reserve::{Model, Reserve};
@@ -70,6 +72,8 @@ pub struct Config {
     pub agent: Agent,
     /// What the model sees of the conversation.
     pub memory: Memory,
+    /// Where the mood rests and what moves it.
+    pub mood: Mood,
     /// Timeouts and breaker.
     pub provider: Provider,
     /// Where the vital signs are read.
@@ -99,6 +103,7 @@ impl Config {
             web_chat: WebChat::new(values),
             agent: Agent::new(values),
             memory: Memory::new(values),
+            mood: Mood::new(values),
             provider: Provider::new(values),
             vitals: Vitals::new(values),
             governor: Governor::new(values),

@@ -4,6 +4,7 @@
 use jiff::civil;
 use jiff::tz::TimeZone;
 
+use super::channels::{self, Channels};
 use super::env::Env;
 use super::key::{Fallback, Spec};
 use super::secrets::{Expanded, HIDDEN, Origin, Secret, expand};
@@ -84,6 +85,8 @@ pub enum Rule {
     Hosts,
     /// A path.
     Path,
+    /// Levels of the mood's channels.
+    Channels,
     /// A secret.
     Secret,
 }
@@ -233,6 +236,7 @@ impl Rule {
             Self::Zone => read_zone(text, shown).map(Value::Zone),
             Self::Url | Self::MaybeUrl => address::url(text, shown).map(Value::Url),
             Self::Address => address::listen(text, shown).map(Value::Address),
+            Self::Channels => Channels::read(text, shown).map(Value::Channels),
             Self::Secret if text.trim() != text => Err(Wrong::new(
                 "has a space at its start or end",
                 "remove it; it would be sent along",
@@ -268,6 +272,7 @@ impl Rule {
             Self::Address => "write e.g. 127.0.0.1".into(),
             Self::Hosts => "write a list such as [crayfish.local]".into(),
             Self::Path => "write a path in quotes".into(),
+            Self::Channels => channels::HINT.into(),
             Self::Secret => "write ${NAME}, ${credential:NAME} or a text in quotes".into(),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use jiff::civil;
 use jiff::tz::TimeZone;
 
+use super::channels::Channels;
 use super::key::Typed;
 use super::secrets::Secret;
 
@@ -35,6 +36,8 @@ pub enum Value {
     Address(IpAddr),
     /// A list of texts.
     List(Vec<String>),
+    /// Levels of the mood's channels.
+    Channels(Channels),
     /// A secret.
     Secret(Secret),
 }
@@ -185,6 +188,12 @@ impl Typed for IpAddr {
         let found = if let Value::Address(address) = value { Some(*address) } else { None };
         debug_assert!(found.is_some(), "a key's type does not fit its rule: {value:?}");
         found.unwrap_or(Self::V4(Ipv4Addr::LOCALHOST))
+    }
+}
+
+impl Typed for Channels {
+    fn read(value: &Value) -> Self {
+        either(if let Value::Channels(channels) = value { Some(*channels) } else { None }, value)
     }
 }
 

@@ -181,6 +181,7 @@ pub(super) fn show(value: &Value) -> String {
         Value::Number(number) => number.to_string(),
         Value::Text(text) => format!("{text:?}"),
         Value::Word(word) => (*word).into(),
+        Value::Channels(channels) => format!("{:?}", channels.to_string()),
         Value::Time(time) => format!("\"{:02}:{:02}\"", time.hour(), time.minute()),
         Value::Zone(zone) => zone.name.clone(),
         Value::Url(url) => url.to_string(),

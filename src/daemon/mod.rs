@@ -25,6 +25,7 @@
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
 //! | model | a download of the reserve's model | timer | restarts | 2 | 1 s |
 //! | heartbeat | body, snapshot, watchdog | timer, messages | process exits with 70 | 4 | 1 s |
+//! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
 //! | record | feed of happenings | happenings, once a day | restarts | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!

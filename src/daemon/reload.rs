@@ -18,6 +18,7 @@ use crate::config::env::ProcessEnv;
 use crate::config::reload::Change;
 use crate::config::{Config, ConfigError, Loaded};
 use crate::event::{Event, Events};
+use crate::mood::Tuning;
 
 /// An editor's save may be several writes; they are taken as one.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -111,6 +112,8 @@ pub(super) fn settings(config: &Config, identity: &str) -> Settings {
             + config.provider.ollama.cold
             + 2 * (Duration::from_secs_f64(decoding) + config.provider.job_margin),
         zone: config.system.timezone.zone.clone(),
+        mood: Tuning::new(&config.mood, config.system.pulse),
+        nudges: config.mood.nudges,
     }
 }
 

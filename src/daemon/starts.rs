@@ -18,6 +18,7 @@ use super::tasks;
 use super::vitals_file::VitalsFile;
 use super::wiring::{Ground, House, StartError};
 use crate::agent::Converse;
+use crate::agent::feelings;
 use crate::agent::service::AgentTask;
 use crate::config::secrets::Secret;
 use crate::config::sections::hardware::Backend;
@@ -198,6 +199,7 @@ pub(super) fn keepers(
             Ok::<_, Infallible>(())
         }
     })?;
+    mood(supervisor, ground, &house)?;
     let liveness = supervisor.spawner().liveness();
     let heart = heart(ground, house);
     supervisor
@@ -227,6 +229,16 @@ fn record(
             record::run(recorder, happenings, cx.stop).await;
             Ok::<_, Infallible>(())
         }
+    })?;
+    Ok(())
+}
+
+/// The mood's keeper.
+fn mood(supervisor: &Supervisor, ground: &Ground, house: &House) -> Result<(), StartError> {
+    let pulse = ground.loaded.config.system.pulse;
+    let (agent, events) = (Arc::clone(&house.agent), house.events.clone());
+    supervisor.spawn(tasks::MOOD, move |cx| {
+        feelings::keep(Arc::clone(&agent), pulse, events.clone(), cx.stop)
     })?;
     Ok(())
 }

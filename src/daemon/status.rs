@@ -8,11 +8,14 @@ use tokio::time::Instant;
 use super::download::Standing;
 use super::systemd::Manager;
 use super::vitals_file::VitalsFile;
+use crate::agent::feelings::Condition;
 use crate::agent::service::Agent;
 use crate::event::Event;
 use crate::heartbeat;
+use crate::mood::Channel;
 use crate::provider::Provider;
-use crate::snapshot::{Publisher, Snapshot};
+use crate::snapshot::body::Body;
+use crate::snapshot::{Mood, Publisher, Snapshot};
 use crate::store::Store;
 
 /// Notices kept beside those that follow from the state: enough for every part to have one.
@@ -111,6 +114,7 @@ impl heartbeat::House for Surroundings {
     }
 
     fn publish(&self, snapshot: Snapshot) {
+        self.sources.agent.be_in(condition(&snapshot.body));
         let line = status_line(&snapshot);
         self.publisher.publish(snapshot);
         let mut heard = self.heard();
@@ -167,10 +171,33 @@ impl Sources {
             backends,
             turns: self.agent.turns(),
             quiet: self.agent.quiet(),
+            mood: Some(mood(&self.agent)),
             store_ok: !store.degraded,
             notices,
             ..Snapshot::default()
         }
+    }
+}
+
+/// What a prompt should know of the body.
+fn condition(body: &Body) -> Condition {
+    let brief = body.vitals.temperature_c.map(|celsius| format!("{celsius:.0} °C"));
+    Condition { stressed: body.stress.active, brief }
+}
+
+/// The mood now.
+fn mood(agent: &Agent) -> Mood {
+    let (mood, felt) = agent.mood();
+    let level = |channel| mood.level(channel) as f32;
+    Mood {
+        joy: level(Channel::Joy),
+        anger: level(Channel::Anger),
+        sorrow: level(Channel::Sorrow),
+        excitement: level(Channel::Excitement),
+        calm: level(Channel::Calm),
+        dominant: mood.dominant().as_str().to_owned(),
+        active_channel: felt.map_or("none", |(channel, _)| channel.as_str()).to_owned(),
+        active_intensity: felt.map_or(0.0, |(_, far)| far as f32),
     }
 }
 

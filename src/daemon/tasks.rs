@@ -35,6 +35,9 @@ pub const MODEL: Spec = row("model", RESTART, 2, 1);
 /// The heart: vital signs, stress, governor, the published state, the watchdog.
 pub const HEARTBEAT: Spec = row("heartbeat", Policy::ExitProcess, 4, 1);
 
+/// The mood, which turns nudge to their end.
+pub const MOOD: Spec = row("mood", RESTART, 5, 1);
+
 /// Writes happenings into the database; it outlives everybody who tells some.
 pub const RECORD: Spec = row("record", RESTART, 5, 1);
 
@@ -43,8 +46,8 @@ pub const RECORD: Spec = row("record", RESTART, 5, 1);
 pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
-pub const ALL: [Spec; 9] =
-    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, HEARTBEAT, RECORD, STORE];
+pub const ALL: [Spec; 10] =
+    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, HEARTBEAT, MOOD, RECORD, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {

@@ -100,6 +100,21 @@ impl Daemon {
         }
     }
 
+    /// Waits until it holds a model of so many bytes and grows no more; gives what it holds.
+    pub(crate) fn until_loaded(&self, model_bytes: u64, longest: Duration) -> u64 {
+        let deadline = Instant::now() + longest;
+        let mut before = 0;
+        loop {
+            let now = self.resident_bytes();
+            if now > model_bytes && now == before {
+                return now;
+            }
+            assert!(Instant::now() < deadline, "not loaded within {longest:?}: {now} bytes");
+            before = now;
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Time on a processor, of all its threads, since its start.
     pub(crate) fn cpu(&self) -> Duration {
         let threads = self.threads("schedstat");

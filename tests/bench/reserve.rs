@@ -66,10 +66,10 @@ pub(crate) fn figures(program: &Path) -> Vec<Figure> {
     let daemon = Daemon::with_model(program, &rig.model, &rig.threads);
     daemon.until_online(LOADED_MAX);
     let model_bytes = std::fs::metadata(&rig.model).unwrap().len();
-    let above = daemon.resident_bytes() - model_bytes;
+    let above = daemon.until_loaded(model_bytes, LOADED_MAX) - model_bytes;
     // Everybody shares the identity block; it is read once, here.
     ours(&daemon, "warm", "Hello!");
-    let talked = daemon.resident_bytes() - model_bytes;
+    let talked = daemon.resident_bytes().saturating_sub(model_bytes);
     println!("the reserve after its first answer: {} kB above its model", talked / 1000);
     let server = Llama::start(&rig);
     let (mut reserve, mut llama) = (Vec::new(), Vec::new());

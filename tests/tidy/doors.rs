@@ -84,6 +84,11 @@ const SUPERVISOR: &[&str] = &["src/daemon/supervisor"];
 /// are here already; a file that does not exist yet is passed over.
 const PURE: &[&str] = &[
     "src/limits.rs",
+    "src/mood/mod.rs",
+    "src/mood/tone.rs",
+    "src/mood/sentiment/mod.rs",
+    "src/mood/sentiment/fold.rs",
+    "src/mood/sentiment/lexicon.rs",
     "src/net/split.rs",
     "src/net/backoff.rs",
     "src/provider/breaker.rs",

@@ -12,6 +12,7 @@ const MATRIX: &[Row] = &[
     ("clock", &["limits"], "a door to the outside stands on leaves only"),
     ("event", &["limits"], "a door to the outside stands on leaves only"),
     ("snapshot", &["limits"], "a door to the outside stands on leaves only"),
+    ("mood", &["limits", "config"], "pure: the mood is a function of what happened and when"),
     ("net", &["limits", "config", "clock", "event"], "a door knows bytes, not who sends them"),
     (
         "store",
@@ -63,6 +64,7 @@ const MATRIX: &[Row] = &[
             "snapshot",
             "store",
             "provider",
+            "mood",
             "soul",
             "session",
             "daemon::supervisor",

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod events;
 pub mod governor;
 pub mod hardware;
+pub mod mood;
 pub mod openai;
 pub mod provider;
 pub mod reserve;
@@ -55,6 +56,12 @@ pub const SECTIONS: &[Section] = &[
         name: "memory",
         doc: "What the model sees of the conversation.",
         keys: agent::MEMORY_KEYS,
+    },
+    Section {
+        name: "mood",
+        doc: "How the companion feels: five channels from 0 to 1 (joy, anger, sorrow, excitement, \
+              calm) that happenings add to and that come back to rest.",
+        keys: mood::KEYS,
     },
     Section {
         name: "provider",

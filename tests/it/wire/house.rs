@@ -7,8 +7,10 @@ use std::time::Duration;
 use crayfish::agent::service::{Agent, Settings};
 use crayfish::agent::{Answer, Converse, Submission, Turn, TurnEvent};
 use crayfish::clock::{SteppedClock, WallClock};
+use crayfish::config::Config;
 use crayfish::event::{Event, Events};
 use crayfish::limits::CONTEXT_MARGIN_TOKENS;
+use crayfish::mood::Tuning;
 use crayfish::net::client::ReqwestHttp;
 use crayfish::net::{Http, HttpError, HttpRequest, HttpResponse};
 use crayfish::provider::Provider;
@@ -81,6 +83,8 @@ pub(super) fn settings() -> Settings {
         sampling: Sampling::default(),
         deadline: Duration::from_secs(30),
         zone: jiff::tz::TimeZone::UTC,
+        mood: Tuning::new(&Config::default().mood, Duration::from_secs(30)),
+        nudges: Config::default().mood.nudges,
     }
 }
 

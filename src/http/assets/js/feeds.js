@@ -28,6 +28,7 @@ export function sentence({ kind, body }) {
   }
   if (kind === "turn.ended") values.outcome = t(`outcome.${body.outcome}`);
   if (kind === "governor.stepped") for (const end of ["from", "to"]) values[end] = t(`level.${body[end]}`);
+  if (kind === "mood.changed") for (const end of ["from", "to"]) values[end] = t(body[end] === "none" ? "mood.nothing" : `mood.${body[end]}`);
   if (kind === "stress.left") values.time = lasting(body.lasted_s);
   if (kind === "idle.began") values.time = lasting(body.after_s);
   const text = t(`happened.${kind}`, values);

@@ -251,6 +251,8 @@ const TABLE = {
   "happened.governor.stepped": ["From “{from}” to “{to}”: {reason}", "从“{from}”到“{to}”：{reason}"],
   "happened.sleep.began": ["Sleep began, night of {night}.", "{night} 夜间休眠开始。"],
   "happened.sleep.ended": ["Sleep is over, night of {night}.", "{night} 夜间休眠结束。"],
+  "happened.mood.changed": ["The mood turned from {from} to {to}.", "情绪由{from}转为{to}。"],
+  "mood.nothing": ["nothing in particular", "无特别情绪"],
   "happened.idle.began": ["It has been quiet for {time}.", "已安静 {time}。"],
   "happened.beat.summed": ["{beats} beats: {temperature_mean_c} °C on average, at most {temperature_max_c} °C; {stressed} under stress.", "{beats} 次心跳：平均 {temperature_mean_c} °C，最高 {temperature_max_c} °C；{stressed} 次有压力。"],
   "happened.beat.stuck": ["Tasks stand still: {tasks}", "任务停滞：{tasks}"],
