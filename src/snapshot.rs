@@ -141,6 +141,14 @@ impl Reader {
         self.newest.load_full()
     }
 
+    /// The newest snapshot, which counts as seen: `changed` waits for a newer one.
+    #[must_use]
+    pub fn see(&mut self) -> Arc<Snapshot> {
+        // First, so that one published in between is not missed.
+        self.count.borrow_and_update();
+        self.newest.load_full()
+    }
+
     /// Waits for a snapshot newer than the one this reader saw last; pends for ever once nobody
     /// publishes any more.
     ///

@@ -121,7 +121,7 @@ impl Feed {
 
     /// The state with the beats that this reader has not seen: at first all that are kept.
     fn state(&mut self) -> String {
-        let snapshot = self.snapshot.load();
+        let snapshot = self.snapshot.see();
         let told = std::mem::replace(&mut self.pulses, snapshot.body.counters.pulses);
         named("state", &state::with_beats_after(&snapshot, told))
     }

@@ -76,8 +76,11 @@ async fn views_are_one_step_apart_by_finger_by_key_and_by_address() {
         page.until("!document.getElementById('view-mind').hidden").await;
         page.js("location.hash = '#/nowhere'").await;
         assert_eq!(words(&page, "#title").await, "Mind");
-        // What waited in the composer was kept.
-        go(&page, "talk").await;
+        // What waited in the composer was kept; past everything else a step leads to it.
+        page.js("document.querySelector('.skip').focus()").await;
+        page.press(&char::from(Key::Enter).to_string()).await;
+        page.until("document.activeElement.id === 'text'").await;
+        assert_eq!(words(&page, "#title").await, "Main conversation");
         assert_eq!(page.js("document.getElementById('text').value").await, json!("half a thought"));
         page
     })
@@ -184,6 +187,13 @@ async fn feeds_and_mind_tell_what_happens_as_it_happens() {
         let reused = words(&page, "[data-backend=hailo] [data-figure=prefix]").await;
         assert!(reused.contains("0 %") && reused.contains("tokens"), "{reused}");
         assert_eq!(words(&page, "[data-backend=hailo] [data-figure=lease] .value").await, "free");
+        // The second prompt continues the first.
+        go(&page, "talk").await;
+        page.ask("And a second one?").await;
+        go(&page, "mind").await;
+        page.until("document.querySelectorAll('#turns tbody tr').length === 2").await;
+        let part = "document.querySelector('[data-backend=hailo] [data-figure=prefix] .value')";
+        page.until(&format!("parseInt({part}.innerText) > 0")).await;
         go(&page, "feeds").await;
         page.until(
             "document.getElementById('activity').innerText.includes('Turn 1 of main: done.')",

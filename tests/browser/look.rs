@@ -15,9 +15,11 @@ pub(crate) const THEMES: [&str; 2] = ["light", "dark"];
 /// window and more of the others.
 const DIFFERENCE_MAX: f64 = 0.0025;
 
-/// What differs at every visit is not there, but keeps its place; the caret does not blink.
+/// What differs at every visit is not there, but keeps its place; the caret does not blink. What
+/// the daemon says of this machine's disk is true only here.
 const STILL: &str = "(() => { const sheet = new CSSStyleSheet(); \
     sheet.replaceSync('[data-varies] { visibility: hidden } \
+                       .notice[data-kind=notice] { display: none } \
                        .who [data-varies] { display: none } \
                        * { caret-color: transparent !important }'); \
     document.adoptedStyleSheets = [sheet]; })()";

@@ -297,6 +297,13 @@ function translate() {
 
 // Keys.
 
+// Its address would be that of a conversation called "text".
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  if (views.shown !== "talk") open(current.id);
+  $("text").focus();
+});
+
 document.addEventListener("keydown", (event) => {
   const modal = document.querySelector("dialog[open]");
   if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !modal) {

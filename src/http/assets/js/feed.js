@@ -27,7 +27,10 @@ export class Feed {
     this.wanted = false;
     this.running = null;
     this.timer = 0;
-    document.addEventListener("visibilitychange", () => (document.hidden ? this.stop() : this.start()));
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) this.stop();
+      else this.look();
+    });
   }
 
   /** The daemon is there: reads from now on. */
@@ -40,6 +43,12 @@ export class Feed {
   close() {
     this.wanted = false;
     this.stop();
+  }
+
+  /** Somebody looks again: what was not read meanwhile was not lost. */
+  look() {
+    if (!this.isOpen) this.lostAt = Date.now();
+    this.start();
   }
 
   start() {
@@ -109,9 +118,12 @@ export class Feed {
 
   /** The state as the other door tells it: the same, without the beats. */
   renew(status) {
-    if (this.state && status.body.at_ms !== this.state.body.at_ms) this.beatAt = Date.now();
-    this.state = { ...this.state, ...status };
-    this.changed({ news: this.state });
+    // Before the stream's first word it is not known how old the beat is.
+    if (this.isOpen) {
+      if (status.body.at_ms !== this.state.body.at_ms) this.beatAt = Date.now();
+      this.state = { ...this.state, ...status };
+    }
+    this.changed({ news: status });
   }
 
   told(state) {
