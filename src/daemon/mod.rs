@@ -39,8 +39,9 @@
 //! # Watchdog
 //! Critical tasks tick their `Progress`; `heartbeat` feeds the service manager only after all of
 //! them moved since the last look. The agent and the store prove it by an answer out of their
-//! queues.
+//! queues; the store gives none while a call to the disk hangs.
 
+mod alarm;
 mod backends;
 mod download;
 pub mod exit;

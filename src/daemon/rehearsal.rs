@@ -19,6 +19,7 @@ use crate::agent::service::Agent;
 use crate::clock::WallClock;
 use crate::config::{self, env::FixedEnv};
 use crate::event::Events;
+use crate::heartbeat::RuntimeAlarm;
 use crate::net::Http;
 use crate::provider::Provider;
 use crate::session::Sessions;
@@ -74,7 +75,8 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };
     let World { clock, http, medium, vitals, machine } = world;
     // Its threads would be real ones, outside of the paused clock.
-    let outside = Outside { clock, http, medium, vitals, models: None, machine };
+    let alarm = Box::new(RuntimeAlarm);
+    let outside = Outside { clock, http, medium, vitals, alarm, models: None, machine };
     let (house, store_task, agent_task) = wiring::build(&ground, outside)?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());
@@ -86,7 +88,7 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     let (store, sessions) = (house.store.clone(), house.sessions.clone());
     let (events, reader) = (house.events.clone(), house.reader.clone());
     let identity = house.identity.clone();
-    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked))?;
+    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked)).await?;
     Ok(Running {
         provider,
         store,

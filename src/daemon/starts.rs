@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use jiff::civil;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::Receiver;
@@ -11,7 +12,7 @@ use tokio::sync::broadcast::Receiver;
 use super::download::{self, Download};
 use super::record::{self, Recorder};
 use super::reload::{self, Reload};
-use super::status::{Heard, Surroundings};
+use super::status::{Heard, Surroundings, last_night};
 use super::supervisor::Supervisor;
 use super::systemd::watchdog_from_env;
 use super::tasks;
@@ -31,7 +32,6 @@ use crate::http::access::Access;
 use crate::http::server::{self, Service};
 use crate::model::Shelf;
 use crate::model::fetch::Order;
-use crate::session::MAIN;
 use crate::store::StoreTask;
 use crate::vitals::governor::Ladder;
 use crate::vitals::stress::Limits;
@@ -57,8 +57,9 @@ pub(super) fn store(
         let prove = async {
             loop {
                 cx.progress.asked().await;
-                // Out of the queue and through the database: a hung disk stops it.
-                if store.last_turn(MAIN).await.is_ok() {
+                // Out of the queue, which a hung disk stops as soon as somebody needs the disk. A
+                // call to the disk itself would wake two threads at each beat.
+                if store.ping().await.is_ok() {
                     cx.progress.tick();
                 }
             }
@@ -165,7 +166,7 @@ pub(super) fn doors(
 ///
 /// # Errors
 /// `Stopping` during a drain.
-pub(super) fn keepers(
+pub(super) async fn keepers(
     supervisor: &Supervisor,
     ground: &Ground,
     mut house: House,
@@ -201,7 +202,8 @@ pub(super) fn keepers(
     })?;
     mood(supervisor, ground, &house)?;
     let liveness = supervisor.spawner().liveness();
-    let heart = heart(ground, house);
+    let last_night = last_night(&house.store).await;
+    let heart = heart(ground, house, last_night);
     supervisor
         .spawner()
         .spawn_once(tasks::HEARTBEAT, move |cx| heartbeat::run(cx, heart, liveness))?;
@@ -244,7 +246,7 @@ fn mood(supervisor: &Supervisor, ground: &Ground, house: &House) -> Result<(), S
 }
 
 /// The heart, from the house's parts.
-fn heart(ground: &Ground, house: House) -> Heart {
+fn heart(ground: &Ground, house: House, last_night: Option<civil::Date>) -> Heart {
     let config = &ground.loaded.config;
     let system = &config.system;
     let sources = house.sources(config, ground.started);
@@ -266,10 +268,12 @@ fn heart(ground: &Ground, house: House) -> Heart {
     };
     Heart {
         rhythm,
+        last_night,
         zone: system.timezone.zone.clone(),
         on_guard: config.hardware.vitals_ttl,
         watchdog: watchdog_from_env(),
         source: house.vitals,
+        alarm: house.alarm,
         house: Arc::new(surroundings),
         governed: vec![Arc::clone(&house.agent) as _, house.provider as _],
         order: house.order,

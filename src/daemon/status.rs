@@ -3,9 +3,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use jiff::civil;
 use tokio::time::Instant;
 
 use super::download::Standing;
+use super::machine::Notes;
 use super::systemd::Manager;
 use super::vitals_file::VitalsFile;
 use crate::agent::feelings::Condition;
@@ -14,6 +16,7 @@ use crate::event::Event;
 use crate::heartbeat;
 use crate::mood::Channel;
 use crate::provider::Provider;
+use crate::provider::lent::Notebook;
 use crate::snapshot::body::Body;
 use crate::snapshot::{Mood, Publisher, Snapshot};
 use crate::store::Store;
@@ -35,6 +38,15 @@ pub(super) struct Sources {
     pub(super) store: Store,
     /// How a download of the reserve's model is doing.
     pub(super) standing: Standing,
+}
+
+/// The note that keeps the last night's date.
+const LAST_NIGHT: &str = "heartbeat.night";
+
+/// The last night that began, as it was noted.
+pub(super) async fn last_night(store: &Store) -> Option<civil::Date> {
+    let page = Notes(store.clone()).read(LAST_NIGHT).await?;
+    std::str::from_utf8(&page).ok()?.parse().ok()
 }
 
 /// The state in one line, for `systemctl status`.
@@ -126,6 +138,10 @@ impl heartbeat::House for Surroundings {
 
     fn keep(&self, now: &Snapshot) {
         self.file.write(now);
+    }
+
+    fn remember_night(&self, night: civil::Date) {
+        Notes(self.sources.store.clone()).write(LAST_NIGHT, night.to_string().into_bytes());
     }
 
     fn feed_watchdog(&self) {

@@ -9,6 +9,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
 
+use super::alarm;
 use super::backends::{self, Lends};
 use super::download::Standing;
 use super::exit::{self, Exit};
@@ -28,6 +29,7 @@ use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
 use crate::event::{Event, Events};
+use crate::heartbeat::Alarm;
 use crate::model::Shelf;
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
@@ -98,6 +100,8 @@ pub(super) struct Outside {
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
     pub(super) vitals: Box<dyn VitalsSource>,
+    /// What wakes the heart.
+    pub(super) alarm: Box<dyn Alarm>,
     /// Root of the file system that shows the machine: its memory, its devices.
     pub(super) machine: PathBuf,
     /// The models of the reserve; absent where there is none.
@@ -117,6 +121,7 @@ pub(super) struct House {
     pub(super) notices: Vec<String>,
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) vitals: Box<dyn VitalsSource>,
+    pub(super) alarm: Box<dyn Alarm>,
     /// The governor's order, for whoever waits for a change of it.
     pub(super) order: watch::Sender<Order>,
     /// Everything told since the house was built, for the recorder.
@@ -197,7 +202,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     starts::work(&supervisor, &house, agent_task)?;
     starts::doors(&supervisor, &house, &ground, socket, listener)?;
     announce(&ground, &house, address);
-    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked))?;
+    starts::keepers(&supervisor, &ground, house, Arc::clone(&asked)).await?;
 
     let manager = Arc::clone(&ground.manager);
     let exit = supervisor
@@ -234,7 +239,7 @@ pub(super) fn build(
     let config = &ground.loaded.config;
     let events = Events::default();
     let happenings = events.listen();
-    let Outside { clock, http, medium, vitals, models, machine } = outside;
+    let Outside { clock, http, medium, vitals, alarm, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -277,6 +282,7 @@ pub(super) fn build(
         notices,
         clock,
         vitals,
+        alarm,
         order: watch::channel(Order::default()).0,
         happenings,
         standing: Standing::default(),
@@ -347,6 +353,7 @@ impl Outside {
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
             vitals: Box::new(vitals::Reader::new(root, &ground.paths.state)),
+            alarm: alarm::alarm(),
             machine: PathBuf::from("/"),
             models: Some(Shelf::of(&ground.paths.state)),
         }

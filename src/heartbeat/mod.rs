@@ -23,6 +23,8 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
+use jiff::civil;
 use jiff::tz::TimeZone;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
@@ -57,14 +59,39 @@ pub trait House: Send + Sync {
     /// Leaves the state for other processes, after each beat.
     fn keep(&self, now: &Snapshot);
 
+    /// The night of this date has begun. To be told at the next start, in [`Heart::last_night`].
+    fn remember_night(&self, night: civil::Date);
+
     /// All critical tasks get on.
     fn feed_watchdog(&self);
+}
+
+/// Wakes the heart.
+pub trait Alarm: Send {
+    /// Resolves at `when`, or at once if that is over. A later call takes the place of this one.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn at(&mut self, when: Instant) -> BoxFuture<'_, ()>;
+}
+
+/// The runtime's own timers. They sort a time that is far away several times on its way, and wake
+/// the process for it: thirty seconds are up to three wake-ups.
+#[derive(Debug)]
+pub struct RuntimeAlarm;
+
+impl Alarm for RuntimeAlarm {
+    fn at(&mut self, when: Instant) -> BoxFuture<'_, ()> {
+        Box::pin(tokio::time::sleep_until(when))
+    }
 }
 
 /// What the heart is made of.
 pub struct Heart {
     /// Its settings.
     pub rhythm: Rhythm,
+    /// The last night that began, in this life of the process or one before.
+    pub last_night: Option<civil::Date>,
     /// The zone in which the person lives.
     pub zone: TimeZone,
     /// Time between two looks while there is work or the governor is on guard.
@@ -73,6 +100,8 @@ pub struct Heart {
     pub watchdog: Option<Duration>,
     /// Where the vital signs come from.
     pub source: Box<dyn VitalsSource>,
+    /// What wakes it.
+    pub alarm: Box<dyn Alarm>,
     /// The house.
     pub house: Arc<dyn House>,
     /// Who obeys the governor at once.
@@ -106,7 +135,7 @@ struct Plan {
 /// None: it ends only when it is told to.
 pub async fn run(cx: TaskCx, mut heart: Heart, mut liveness: Liveness) -> Result<(), Infallible> {
     let mut happenings = heart.events.listen();
-    let mut pulse = Pulse::new(heart.rhythm.clone());
+    let mut pulse = Pulse::new(heart.rhythm.clone(), heart.last_night);
     let mut plan = Plan::new(heart.rhythm.pulse, heart.watchdog, Instant::now());
     loop {
         tokio::select! {
@@ -122,7 +151,7 @@ pub async fn run(cx: TaskCx, mut heart: Heart, mut liveness: Liveness) -> Result
                 continue;
             }
             () = heart.stirred.notified(), if plan.next_glance.is_none() => {}
-            () = tokio::time::sleep_until(plan.next()) => {}
+            () = heart.alarm.at(plan.next()) => {}
         }
         cx.progress.tick();
         let now = Instant::now();
@@ -181,6 +210,7 @@ impl Heart {
                 self.order.send_replace(order);
             }
             Action::StartSleep(night) => {
+                self.house.remember_night(night);
                 self.events.tell(Event::SleepBegan { night: night.to_string() });
             }
             Action::EndSleep(night) => {

@@ -89,6 +89,8 @@ pub struct Pulse {
     stuck: Vec<&'static str>,
     /// The night that lasts.
     night: Option<civil::Date>,
+    /// The last one whose beginning was told, also before a restart.
+    last_night: Option<civil::Date>,
     /// When it woke last: before that nobody counts as quiet.
     woke: Option<Instant>,
     idle: bool,
@@ -96,9 +98,10 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// A heart that has not beaten yet.
+    /// A heart that has not beaten yet. A night that has begun already, before a restart, does not
+    /// begin again.
     #[must_use]
-    pub fn new(rhythm: Rhythm) -> Self {
+    pub fn new(rhythm: Rhythm, last_night: Option<civil::Date>) -> Self {
         let body = Body { pulse: rhythm.pulse, ..Body::default() };
         let governor = Governor::new(rhythm.ladder);
         Self {
@@ -110,6 +113,7 @@ impl Pulse {
             counters: Counters::default(),
             stuck: Vec::new(),
             night: None,
+            last_night,
             woke: None,
             idle: false,
             body,
@@ -209,8 +213,10 @@ impl Pulse {
             (Some(civil), None) => {
                 let night = night_of(civil, sleep_start);
                 self.night = Some(night);
-                self.counters.sleeps += 1;
-                actions.push(Action::StartSleep(night));
+                if self.last_night.replace(night) != Some(night) {
+                    self.counters.sleeps += 1;
+                    actions.push(Action::StartSleep(night));
+                }
             }
             (None, Some(night)) => {
                 self.night = None;

@@ -41,6 +41,8 @@ impl House for Empty {
         *self.kept.lock().unwrap() += 1;
     }
 
+    fn remember_night(&self, _night: civil::Date) {}
+
     fn feed_watchdog(&self) {
         if let Some(manager) = &self.manager {
             manager.feed_watchdog();
@@ -98,10 +100,12 @@ fn start(house: Empty, watchdog: Option<Duration>) -> Rig {
             stress: Limits::of(&config, false),
             ladder: Ladder::of(&config),
         },
+        last_night: None,
         zone: TimeZone::UTC,
         on_guard: Duration::from_secs(5),
         watchdog,
         source: Box::new(dial.clone()),
+        alarm: Box::new(RuntimeAlarm),
         house: Arc::clone(&house) as _,
         governed: vec![Arc::clone(&obedient) as _],
         order,

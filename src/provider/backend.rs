@@ -264,6 +264,12 @@ pub trait Backend: Send + Sync {
     /// loaded, and let go when nobody uses it; servers have their own care.
     fn strained(&self, _strained: bool) {}
 
+    /// Resolves when it has a model loaded that it may let go, at once if it has one now. For ever
+    /// for those whose [`Backend::gives_way`] says `Never` and nothing else.
+    fn holding(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::pending())
+    }
+
     /// Whether it only stands in for others, and when it lets go of its model.
     fn gives_way(&self) -> GivesWay {
         GivesWay::Never

@@ -35,6 +35,8 @@ pub(crate) struct Fake {
     pub(crate) requests: Mutex<Vec<ChatRequest>>,
     pub(crate) present: AtomicBool,
     pub(crate) has_model: AtomicBool,
+    /// How often it was looked at.
+    pub(crate) looks: AtomicU32,
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
     /// Whether unloads are answered.
@@ -92,6 +94,7 @@ impl Fake {
             requests: Mutex::default(),
             present: AtomicBool::new(true),
             has_model: AtomicBool::new(true),
+            looks: AtomicU32::new(0),
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
             unloads_work: AtomicBool::new(true),
@@ -184,6 +187,7 @@ impl Backend for Fake {
     }
 
     fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
         async {
             self.absence()?;
             let model = self.has_model.load(Ordering::SeqCst).then(|| self.model());
@@ -236,6 +240,11 @@ impl Backend for Fake {
 
     fn strained(&self, strained: bool) {
         self.strained.store(strained, Ordering::SeqCst);
+    }
+
+    fn holding(&self) -> BoxFuture<'_, ()> {
+        // The tests set it from outside at any time.
+        Box::pin(std::future::ready(()))
     }
 
     fn gives_way(&self) -> GivesWay {

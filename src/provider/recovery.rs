@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join_all, select_all};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,9 +38,11 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
 
-/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
-/// for the status to say it. Questions are tried at any time.
+/// How soon a model that is missing is looked for, doubled with each look up to the longest:
+/// whoever fetches it later may wait so long for the status to say it. Questions are tried at any
+/// time. Many a machine misses a model for good, and must not be woken for it.
 const MISSING_LOOK: Duration = Duration::from_secs(10);
+const MISSING_LOOK_MAX: Duration = Duration::from_secs(300);
 
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
@@ -133,15 +135,40 @@ impl Provider {
         }
     }
 
-    /// Finds out that a model which was missing has come.
+    /// Finds out that a model which was missing has come. While none is missing nobody looks.
     async fn look_for_missing(&self) {
+        if self.engines.is_empty() {
+            return;
+        }
+        let missing = || self.engines.iter().map(|engine| engine.gate.misses_model());
+        let (mut known, mut pause, mut due) = (Vec::new(), MISSING_LOOK, None);
         loop {
-            tokio::time::sleep(MISSING_LOOK).await;
-            for engine in &self.engines {
-                if engine.gate.misses_model() {
-                    look(engine).await;
-                }
+            let changes = self.engines.iter().map(|engine| {
+                let mut changed = Box::pin(engine.gate.changed());
+                changed.as_mut().enable();
+                changed
+            });
+            let changed = select_all(changes);
+            let now: Vec<bool> = missing().collect();
+            if now != known {
+                pause = MISSING_LOOK;
+                due = now.contains(&true).then(|| Instant::now() + pause);
+                known = now;
             }
+            let Some(at) = due else {
+                changed.await;
+                continue;
+            };
+            tokio::select! {
+                biased;
+                _ = changed => continue,
+                () = tokio::time::sleep_until(at) => {}
+            }
+            for engine in self.engines.iter().filter(|engine| engine.gate.misses_model()) {
+                look(engine).await;
+            }
+            pause = (2 * pause).min(MISSING_LOOK_MAX);
+            due = Some(Instant::now() + pause);
         }
     }
 }

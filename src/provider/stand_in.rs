@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::select_all;
 use tokio::time::Instant;
 
 use super::Provider;
@@ -52,10 +54,20 @@ impl Provider {
     }
 
     /// Lets stand-ins go when a backend before them has been usable for as long as they want, and
-    /// when the machine suffers: a model beside a healthy server is memory for nothing.
+    /// when the machine suffers: a model beside a healthy server is memory for nothing. While none
+    /// holds a model nobody looks.
     pub(super) async fn give_way(&self) {
+        if self.engines.is_empty() {
+            return;
+        }
         let mut usable_since = vec![None; self.engines.len()];
         loop {
+            let mut holding = select_all(self.engines.iter().map(|one| one.backend.holding()));
+            if (&mut holding).now_or_never().is_none() {
+                // What was seen before nobody looked says nothing about the time between.
+                usable_since.fill(None);
+                holding.await;
+            }
             tokio::time::sleep(GIVE_WAY_LOOK).await;
             let now = Instant::now();
             let mut earliest: Option<Instant> = None;

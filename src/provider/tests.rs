@@ -285,10 +285,30 @@ async fn a_model_that_comes_late_is_found_without_a_question() {
     // Longer than servers are waited for at the start.
     tokio::time::sleep(100 * SECOND).await;
     assert_eq!(house.provider.active(), None);
+    // The longer it is missing, the rarer are the looks, but they do not end.
+    let looks = || house.ollama.looks.load(Ordering::SeqCst);
+    let before = looks();
+    tokio::time::sleep(24 * 3600 * SECOND).await;
+    let in_a_day = looks() - before;
+    assert!((280..=300).contains(&in_a_day), "one in five minutes: {in_a_day}");
     house.ollama.has_model.store(true, Ordering::SeqCst);
-    tokio::time::sleep(20 * SECOND).await;
+    tokio::time::sleep(300 * SECOND).await;
     assert_eq!(house.provider.active().as_deref(), Some("ollama"));
     assert_eq!(house.provider.states()[1].last_error, None);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_no_model_is_missing_nobody_looks() {
+    let house = house();
+    let stop = CancellationToken::new();
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    tokio::time::sleep(100 * SECOND).await;
+    let looks = || [&house.hailo, &house.ollama].map(|one| one.looks.load(Ordering::SeqCst));
+    let before = looks();
+    tokio::time::sleep(24 * 3600 * SECOND).await;
+    assert_eq!(looks(), before);
     stop.cancel();
     recovery.await.unwrap();
 }

@@ -26,6 +26,8 @@ mod disk;
 mod journal;
 mod mild;
 mod model;
+#[cfg(test)]
+mod month;
 mod network;
 mod nursery;
 mod options;

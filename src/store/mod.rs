@@ -175,6 +175,7 @@ enum Job {
     Write(Write, oneshot::Sender<Result<(), StoreError>>),
     Read(Read),
     Flush(oneshot::Sender<Result<(), StoreError>>),
+    Ping(oneshot::Sender<()>),
 }
 
 /// Handle of the database.

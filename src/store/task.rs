@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::backlog::Pending;
 use super::bench::{Bench, Report, Round};
 use super::medium::Medium;
-use super::{Gauges, Job, StoreError};
+use super::{Gauges, Job, Store, StoreError};
 use crate::event::{Event, Events};
 use crate::limits;
 
@@ -60,15 +60,25 @@ impl StoreTask {
     /// `Full` or `Io` if writes could not be brought onto the disk before the end; `Closed` if a
     /// database call panicked.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), StoreError> {
+        let mut wake = self.wake_at();
         loop {
             let mut jobs = Vec::new();
-            let wake = self.wake_at();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
                 count = self.queue.recv_many(&mut jobs, limits::STORE_QUEUE) => {
                     if count == 0 {
                         break;
+                    }
+                    if jobs.iter().all(|job| matches!(job, Job::Ping(_))) {
+                        // Neither the disk nor a thread for it is woken, and no wait is longer.
+                        for job in jobs {
+                            if let Job::Ping(answer) = job {
+                                // Whoever asked may have gone.
+                                let _ = answer.send(());
+                            }
+                        }
+                        continue;
                     }
                     self.round(jobs, false).await?;
                 }
@@ -77,6 +87,7 @@ impl StoreTask {
                     self.round(Vec::new(), fold).await?;
                 }
             }
+            wake = self.wake_at();
         }
         self.queue.close();
         let mut jobs = Vec::new();
@@ -151,6 +162,19 @@ impl StoreTask {
     }
 }
 
+impl Store {
+    /// Comes back when the task has taken it out of the queue, without a call to the disk: it does
+    /// not come back while a call hangs.
+    ///
+    /// # Errors
+    /// `Overloaded`, `Closed`.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let (answer, reply) = oneshot::channel();
+        self.enqueue(Job::Ping(answer))?;
+        reply.await.map_err(|_| StoreError::Closed)
+    }
+}
+
 /// Puts jobs in hand for one call; how many writes there are now.
 fn take_in(bench: &mut Bench, jobs: Vec<Job>, fold: bool) -> (Round, usize) {
     let mut round = Round { fold, ..Round::default() };
@@ -161,6 +185,10 @@ fn take_in(bench: &mut Bench, jobs: Vec<Job>, fold: bool) -> (Round, usize) {
             }
             Job::Read(read) => round.reads.push(read),
             Job::Flush(answer) => round.flushes.push(answer),
+            // It was taken out of the queue, which is all it asks.
+            Job::Ping(answer) => {
+                let _ = answer.send(());
+            }
         }
     }
     (round, bench.backlog.pending.len())

@@ -236,6 +236,54 @@ async fn at_stop_one_call_does_all_that_is_left() {
     assert!(std::fs::metadata(wal).map_or(0, |log| log.len()) == 0, "folded and closed");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_ping_wakes_no_disk_and_puts_nothing_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let medium = Arc::new(Counting(AtomicU64::new(0)));
+    let clock = Arc::new(SteppedClock::new(1_800_000_000_000));
+    let idle_flush = Duration::from_secs(30);
+    let options = Options { idle_flush, ..options(dir.path()) };
+    let (store, task) = Store::open_on(medium.clone(), options, clock, Events::default()).unwrap();
+    let stop = CancellationToken::new();
+    let task = tokio::spawn(task.run(stop.clone()));
+    write(&store, begin("a", 1, "hi")).await.unwrap();
+    let calls = || medium.0.load(Ordering::SeqCst);
+    assert_eq!(calls(), 1);
+    for _ in 0..29 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        store.ping().await.unwrap();
+    }
+    assert_eq!(calls(), 1, "it was answered from the queue");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(calls(), 2, "the flush comes when it is due");
+    stop.cancel();
+    task.await.unwrap().unwrap();
+    assert_eq!(store.ping().await, Err(StoreError::Closed));
+}
+
+struct Hanging;
+
+impl Medium for Hanging {
+    fn run(&self, _: medium::Call) -> futures_util::future::BoxFuture<'_, Result<(), StoreError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_ping_does_not_come_back_while_a_call_hangs() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(SteppedClock::new(1_800_000_000_000));
+    let (store, task) =
+        Store::open_on(Arc::new(Hanging), options(dir.path()), clock, Events::default()).unwrap();
+    let task = tokio::spawn(task.run(CancellationToken::new()));
+    store.ping().await.unwrap();
+    let _ack = store.submit(begin("a", 1, "hi")).unwrap();
+    tokio::task::yield_now().await;
+    let ping = tokio::time::timeout(Duration::from_secs(3600), store.ping());
+    assert!(ping.await.is_err());
+    task.abort();
+}
+
 #[tokio::test]
 async fn stopping_on_a_full_disk_says_that_something_was_not_stored() {
     let dir = tempfile::tempdir().unwrap();

@@ -12,6 +12,13 @@
 //!   Noise of `b` degrees moves the forecast between `b` below and `3 b` above the truth, so a
 //!   release of four times the noise never oscillates, whatever the noise does.
 //! - A signal that is absent demands nothing.
+//! - A board in a hot room may never cool down by the whole release. The model comes back from its
+//!   rest all the same ("on trust") once the temperature has been flat for `hold` and half a
+//!   release below the threshold, with answers so short that they do not reach the limit. Noise
+//!   cannot send it to rest again: that takes the threshold itself, or a rise beyond the noise.
+//!
+//! # Absences
+//! - A board that stays warmer than that without any work: its next answer would reach the limit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,6 +32,13 @@ use crate::snapshot::body::{Level, Order, VitalSigns};
 
 /// Release of the pressures, as a share of their threshold.
 const PRESSURE_RELEASE: f32 = 0.5;
+
+/// Of the release, what a flat temperature must be below the threshold of no model, and what it
+/// may vary: twice the noise that the release is made for.
+const TRUST_RELEASE: f32 = 0.5;
+
+/// Share of a short answer that is allowed on trust: a bare board's jump is then two thirds over.
+const TRUST_ANSWER: u32 = 3;
 
 /// The ladder and its limits, as configured. Temperatures are in degrees Celsius.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -98,6 +112,7 @@ pub struct Governor {
     /// Temperatures inside the window, oldest first.
     temperatures: VecDeque<(Instant, f32)>,
     heat: Band,
+    trust: Trust,
     cpu: Band,
     memory: Band,
     ram: Band,
@@ -111,6 +126,19 @@ struct Band {
     enters: [f32; 3],
     release: f32,
     level: Level,
+}
+
+/// Whether the model came back although the temperature did not fall by the whole release.
+#[derive(Debug, Clone, Copy)]
+enum Trust {
+    No,
+    /// Flat since then, between these.
+    Waits {
+        since: Instant,
+        low_c: f32,
+        high_c: f32,
+    },
+    Yes,
 }
 
 /// A signal that is on or off.
@@ -146,7 +174,8 @@ impl Governor {
         let ram = Band::new([never, ladder.ram_percent, never], ram_release);
         let held = HELD.map(|(level, _)| Held { level, until: None });
         let temperatures = VecDeque::new();
-        Self { ladder, temperatures, heat, cpu, memory, ram, held, order: Order::default() }
+        let (trust, order) = (Trust::No, Order::default());
+        Self { ladder, temperatures, heat, trust, cpu, memory, ram, held, order }
     }
 
     /// What is in force.
@@ -172,7 +201,10 @@ impl Governor {
             held.update(now, seen, self.ladder.hold);
         }
         let demands = [
-            (self.heat.update(forecast), self.words_of_heat(vitals.temperature_c, forecast)),
+            (
+                self.heat(now, vitals.temperature_c, forecast),
+                self.words_of_heat(vitals.temperature_c, forecast),
+            ),
             (self.cpu.update(vitals.cpu_pressure_percent), "the processors are overloaded".into()),
             (self.memory.update(vitals.memory_stall_percent), "memory is short".into()),
             (self.ram.update(vitals.ram_percent), "memory is nearly full".into()),
@@ -190,7 +222,12 @@ impl Governor {
     fn set(&mut self, to: Level, reason: String) -> Option<Step> {
         let from = self.order.level;
         let why = (to != Level::Full).then(|| Arc::from(reason.as_str()));
-        let short = Some(self.ladder.short_answer_tokens).filter(|_| to != Level::Full);
+        let tokens = self.ladder.short_answer_tokens;
+        let tokens = match self.trust {
+            Trust::Yes => (tokens / TRUST_ANSWER).max(1),
+            Trust::No | Trust::Waits { .. } => tokens,
+        };
+        let short = Some(tokens).filter(|_| to != Level::Full);
         self.order = Order { level: to, reason: why, answer_tokens_max: short };
         if from == to {
             return None;
@@ -200,6 +237,48 @@ impl Governor {
             _ => reason,
         };
         Some(Step { from, to, reason })
+    }
+
+    /// What the temperature demands.
+    fn heat(&mut self, now: Instant, c: Option<f32>, forecast_c: Option<f32>) -> Level {
+        let level = self.heat.update(forecast_c);
+        let (Some(c), Some(forecast_c)) = (c, forecast_c) else {
+            self.trust = Trust::No;
+            return level;
+        };
+        let enters = self.ladder.limit_c - self.ladder.no_model_below_c;
+        let band = self.ladder.release_c * TRUST_RELEASE;
+        let trusted = match self.trust {
+            Trust::Yes => {
+                let heats = forecast_c >= enters && forecast_c - c > band;
+                c < enters && !heats && forecast_c >= enters - self.ladder.release_c
+            }
+            Trust::No | Trust::Waits { .. } if level < Level::NoModel || c > enters - band => false,
+            Trust::Waits { since, low_c, high_c } => {
+                let (low_c, high_c) = (low_c.min(c), high_c.max(c));
+                if high_c - low_c <= band {
+                    self.trust = Trust::Waits { since, low_c, high_c };
+                } else {
+                    self.trust = Trust::Waits { since: now, low_c: c, high_c: c };
+                    return level;
+                }
+                if now.saturating_duration_since(since) < self.ladder.hold {
+                    return level;
+                }
+                true
+            }
+            Trust::No => {
+                self.trust = Trust::Waits { since: now, low_c: c, high_c: c };
+                return level;
+            }
+        };
+        if !trusted {
+            self.trust = Trust::No;
+            return level;
+        }
+        self.trust = Trust::Yes;
+        self.heat.level = level.min(Level::Cheap);
+        self.heat.level
     }
 
     /// The temperature as far ahead as the readings go back.

@@ -1,7 +1,8 @@
 //! What the body costs while nobody asks anything.
 //!
-//! The wake-ups and the share of a processor are those of the default beat of 30 s. One beat's own
-//! cost is that of a heart that beats every second, so that a minute has enough of them.
+//! The wake-ups and the share of a processor are those of the default beat of 30 s, once whatever
+//! is missing (a fallback, the reserve's model) is looked for as rarely as it ever is. One beat's
+//! own cost is that of a heart that beats every second, so that a minute has enough of them.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +11,11 @@ use crayfish::snapshot::{self, Snapshot};
 use crate::daemon::{Daemon, Simulator};
 use crate::{Figure, Programs, SETTLE};
 
-/// How long a daemon at rest is watched: two beats.
-const REST: Duration = Duration::from_secs(60);
+/// Until looks for what is missing are as rare as they become: one in five minutes.
+const BACKED_OFF: Duration = Duration::from_secs(330);
+
+/// How long a daemon at rest is watched: ten beats, and one look for what is missing.
+const REST: Duration = Duration::from_secs(300);
 
 /// How long a heart that beats every second is watched.
 const BEATS: Duration = Duration::from_secs(30);
@@ -32,7 +36,7 @@ fn rest(programs: &Programs) -> Vec<Figure> {
     let sim = Simulator::start(&programs.hailo_sim, "instant", "{}");
     let daemon = Daemon::start(&programs.crayfish, Some(sim.address));
     daemon.until_online(SETTLE);
-    std::thread::sleep(SETTLE);
+    std::thread::sleep(BACKED_OFF);
     let (cpu, wakeups) = (daemon.cpu(), daemon.wakeups());
     std::thread::sleep(REST);
     let share = (daemon.cpu() - cpu).as_secs_f64() / REST.as_secs_f64() * 100.0;

@@ -78,7 +78,8 @@ pub const HOLD: Key<Duration> = Key::seconds(
     120.0,
     (1.0, 3600.0),
     "How long a throttled processor, a low voltage or a slow model is remembered after it was \
-     last seen.",
+     last seen; and how long the temperature must have been steady before a model that rests is \
+     tried again although it has not become cooler by the whole release.",
 );
 
 /// Pressure on the processors.

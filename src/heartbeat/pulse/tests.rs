@@ -18,7 +18,7 @@ fn rhythm() -> Rhythm {
 }
 
 fn pulse() -> Pulse {
-    Pulse::new(rhythm())
+    Pulse::new(rhythm(), None)
 }
 
 fn whole() -> Seen {
@@ -91,6 +91,22 @@ fn nights_begin_and_end_once_and_never_before_the_clock_is_set() {
     let next = date(2026, 3, 2);
     assert_eq!(at(5, Some(next.at(2, 0, 0, 0))), [Action::StartSleep(next)]);
     assert!(pulse.body().sleeping);
+}
+
+#[test]
+fn a_night_that_began_before_a_restart_does_not_begin_again_and_ends() {
+    let evening = date(2026, 3, 1);
+    let mut pulse = Pulse::new(rhythm(), Some(evening));
+    let mut at = |civil| {
+        let actions = pulse.beat(Instant::now(), Seen { civil: Some(civil), ..whole() });
+        (told(&actions).first().copied(), pulse.body().sleeping)
+    };
+    assert_eq!(at(evening.at(3, 0, 0, 0)), (Some("keep"), true));
+    assert_eq!(at(evening.at(6, 0, 0, 0)), (Some("wake"), false));
+    // A clock that is put back does not make a second night of it.
+    assert_eq!(at(evening.at(5, 0, 0, 0)), (Some("keep"), true));
+    assert_eq!(at(evening.at(6, 0, 0, 0)), (Some("wake"), false));
+    assert_eq!(at(date(2026, 3, 2).at(2, 0, 0, 0)), (Some("sleep"), true));
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ReserveConfig;
@@ -57,6 +58,8 @@ pub(super) struct Keeper {
     /// Locked for as long as an answer takes, on the engine's threads only.
     loaded: Mutex<Option<Loaded>>,
     state: Mutex<State>,
+    /// Whether a model is loaded, for whoever waits for it.
+    holds: watch::Sender<bool>,
     /// The machine suffers: what is not loaded stays so.
     pub(super) strained: AtomicBool,
 }
@@ -100,6 +103,7 @@ impl Keeper {
             config,
             loaded: Mutex::new(None),
             state: Mutex::new(state),
+            holds: watch::channel(false).0,
             strained: AtomicBool::new(false),
         }
     }
@@ -158,6 +162,7 @@ impl Keeper {
         // Another was chosen: there is no room for two.
         *loaded = None;
         locked(&self.state).learned.loaded = false;
+        self.holds.send_replace(false);
         self.ready()?;
         let started = Instant::now();
         let result = self.load(&source);
@@ -169,6 +174,7 @@ impl Keeper {
                 state.learned.load = started.elapsed();
                 state.learned.loaded = true;
                 drop(state);
+                self.holds.send_replace(true);
                 Ok(loaded)
             }
             Err(fault) => {
@@ -198,6 +204,16 @@ impl Keeper {
     pub(super) fn let_go(&self) {
         *locked(&self.loaded) = None;
         locked(&self.state).learned.loaded = false;
+        self.holds.send_replace(false);
+    }
+
+    /// Resolves when a model is loaded.
+    pub(super) async fn holding(&self) {
+        let mut holds = self.holds.subscribe();
+        if holds.wait_for(|holds| *holds).await.is_err() {
+            // It sends as long as it lives, and it lives.
+            std::future::pending::<()>().await;
+        }
     }
 
     pub(super) fn learned(&self) -> Learned {

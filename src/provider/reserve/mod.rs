@@ -253,6 +253,10 @@ impl Backend for Reserve {
         self.keeper.learned().tokens_per_s()
     }
 
+    fn holding(&self) -> BoxFuture<'_, ()> {
+        self.keeper.holding().boxed()
+    }
+
     fn gives_way(&self) -> GivesWay {
         self.keeper.gives_way()
     }

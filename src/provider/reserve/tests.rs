@@ -345,13 +345,16 @@ async fn an_answer_streams_has_its_bound_and_can_be_had_again() {
     let (reserve, _directory) = tiny_reserve();
     assert_eq!((reserve.name(), reserve.model().as_str()), ("reserve", "tiny"));
     assert_eq!(reserve.gives_way(), GivesWay::Never, "nothing is loaded");
+    assert!(reserve.holding().now_or_never().is_none(), "so nobody need look");
     let first = answer(&reserve, ask(&["hello"])).await.unwrap();
     assert_eq!(first.1.reason, DoneReason::Length);
     assert_eq!(first.1.tokens, Some(40), "its own bound, not that of the request");
     assert_eq!(answer(&reserve, ask(&["hello"])).await.unwrap(), first);
     assert_eq!(reserve.gives_way(), GivesWay::After(Duration::ZERO));
+    assert!(reserve.holding().now_or_never().is_some());
     reserve.unload().await.unwrap();
     assert_eq!(reserve.gives_way(), GivesWay::Never);
+    assert!(reserve.holding().now_or_never().is_none());
     assert_eq!(answer(&reserve, ask(&["hello"])).await.unwrap(), first, "loaded again");
 }
 

@@ -189,7 +189,8 @@ fn a_reader_that_was_away_misses_nothing_not_even_a_restart() {
     let last = *ids(&seen).last().unwrap();
     // Away.
     machine.heat(40);
-    until(&daemon, |state| state["body"]["level"] == "full");
+    // Another reader hears of it once it is stored; the state says it a moment before.
+    Events::open(daemon.port, Some(last)).wait("stress.left");
     daemon.kill();
     let mut daemon = setup.start();
     machine.heat(77);
@@ -240,4 +241,21 @@ fn vitals_json_is_there_whole_with_the_seeds_names() {
     assert_eq!(file["vitals"]["temp"], 48.3);
     assert_eq!(file["brain"]["online"], false);
     assert_eq!(daemon.stop(), 0);
+}
+
+#[test]
+fn a_night_that_began_does_not_begin_again_after_a_restart() {
+    // Whatever the hour is, it is one of sleep.
+    let first_half = jiff::Timestamp::now().as_second().rem_euclid(86_400) < 43_200;
+    let (wakes, sleeps) = if first_half { ("14:00", "22:00") } else { ("02:00", "10:00") };
+    let setup = Setup::new()
+        .key("system.timezone", "UTC")
+        .key("system.duty_start", &format!("\"{wakes}\""))
+        .key("system.sleep_start", &format!("\"{sleeps}\""));
+    for nights in [1, 0, 0] {
+        let mut daemon = setup.start();
+        let state = until(&daemon, |state| state["sleeping"] == true);
+        assert_eq!(state["body"]["counters"]["sleeps"], nights);
+        assert_eq!(daemon.stop(), 0);
+    }
 }
