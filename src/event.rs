@@ -3,11 +3,13 @@
 
 pub mod feed;
 mod group;
+pub mod turn;
 
 use serde::Serialize;
 use tokio::sync::{broadcast, watch};
 
 pub use self::group::Group;
+use self::turn::TurnEnd;
 use crate::limits;
 
 /// A happening. Names are past tense; the log's `EVENT` field is `Event::name`.
@@ -97,14 +99,7 @@ pub enum Event {
         expected: u32,
     },
     /// A turn ended.
-    TurnEnded {
-        /// Its session.
-        session: String,
-        /// Its number.
-        turn: u64,
-        /// `done`, `error`, `cancelled` or `interrupted`.
-        outcome: &'static str,
-    },
+    TurnEnded(TurnEnd),
     /// The database cannot be written; turns go on from memory.
     StoreDegraded {
         /// Why.
@@ -235,7 +230,7 @@ impl Event {
     #[must_use]
     pub fn group(&self) -> Group {
         match self {
-            Self::TurnEnded { .. } => Group::Turn,
+            Self::TurnEnded(_) => Group::Turn,
             Self::BeatsSummed(_) => Group::Beat,
             Self::StressEntered { .. }
             | Self::StressLeft { .. }
@@ -255,7 +250,7 @@ impl Event {
             Self::TasksStuck { .. } | Self::StoreDegraded { .. } | Self::TaskFailed { .. } => {
                 "error"
             }
-            Self::TurnEnded { .. }
+            Self::TurnEnded(_)
             | Self::BeatsSummed(_)
             | Self::BackendFound { .. }
             | Self::BreakerClosed { .. }
@@ -288,7 +283,7 @@ impl Event {
             Self::ModelFetchFailed { .. } => "model.fetch_failed",
             Self::FieldRefused { .. } => "provider.field_refused",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
-            Self::TurnEnded { .. } => "turn.ended",
+            Self::TurnEnded(_) => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",
             Self::StoreRecovered => "store.recovered",
             Self::StoreReplaced { .. } => "store.replaced",
@@ -329,7 +324,7 @@ impl Events {
     pub fn tell(&self, event: Event) {
         let name = event.name();
         match &event {
-            Event::TurnEnded { session, turn, outcome } => {
+            Event::TurnEnded(TurnEnd { session, turn, outcome, .. }) => {
                 tracing::debug!(event = name, session, turn, outcome, "turn ended");
             }
             Event::BeatsSummed(_) => {

@@ -42,6 +42,14 @@ pub struct BackendState {
     pub gap_p50_ms: Option<f32>,
     /// 99th percentile of the newest gaps between tokens, in milliseconds.
     pub gap_p99_ms: Option<f32>,
+    /// Whether its slot is held, or its server is still busy with a dropped request.
+    pub busy: bool,
+    /// How many wait for the slot.
+    pub waiting: usize,
+    /// Tokens of the prompts it has answered since the start, as estimated.
+    pub prompt_tokens: u64,
+    /// Of these, tokens that its server had in its cache, as estimated from what was sent.
+    pub cached_tokens: u64,
 }
 
 /// The mood, where there is one. Each channel is 0 to 1.
@@ -130,6 +138,14 @@ impl Reader {
     /// The newest snapshot. Keep the `Arc`, never a guard, across an await.
     #[must_use]
     pub fn load(&self) -> Arc<Snapshot> {
+        self.newest.load_full()
+    }
+
+    /// The newest snapshot, which counts as seen: `changed` waits for a newer one.
+    #[must_use]
+    pub fn see(&mut self) -> Arc<Snapshot> {
+        // First, so that one published in between is not missed.
+        self.count.borrow_and_update();
         self.newest.load_full()
     }
 

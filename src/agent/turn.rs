@@ -15,6 +15,7 @@ use super::service::{Pending, Settings, Shared};
 use super::words::{TurnError, for_person};
 use super::{Answer, TurnEvent};
 use crate::event::Event;
+use crate::event::turn::TurnEnd;
 use crate::provider::lease::Priority;
 use crate::provider::prompt::{Fitted, NoRoom, Prompt};
 use crate::provider::{Completed, Job, Progress};
@@ -62,7 +63,7 @@ pub(super) async fn close_failed(shared: &Shared, session: &str, turn: u64, tell
     let end =
         End { outcome: Outcome::Error, code: Some(code.to_owned()), words: Some(words.clone()) };
     log_if_lost(shared.sessions.finish(session, turn, None, end).await.err());
-    tell(shared, session, turn, Outcome::Error);
+    tell(shared, Outcome::Error, TurnEnd { turn, ..end_of(session, Outcome::Error) });
     telling.end(TurnEvent::Failed { words, code });
 }
 
@@ -188,8 +189,8 @@ async fn show(shared: &Shared, pending: &mut Pending, shown: &mut Shown, piece: 
 async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
     let Pending { session, turn, telling, accepted_at, .. } = pending;
     let elapsed_ms = millis(accepted_at.elapsed());
-    let first_word_ms =
-        shown.first_at.map_or(elapsed_ms, |at| millis(at.saturating_duration_since(accepted_at)));
+    let first_at = shown.first_at.map(|at| millis(at.saturating_duration_since(accepted_at)));
+    let first_word_ms = first_at.unwrap_or(elapsed_ms);
     let (assistant, end, event) = match ended {
         Ended::Answered(completed) => {
             let (assistant, answer) = answered(completed, shown.text, first_word_ms, elapsed_ms);
@@ -209,8 +210,17 @@ async fn close(shared: &Shared, pending: Pending, shown: Shown, ended: Ended) {
         }
     };
     let outcome = end.outcome;
+    let told = TurnEnd {
+        turn,
+        backend: assistant.as_ref().map(|answer| answer.backend.clone()),
+        prompt_tokens: assistant.as_ref().and_then(|answer| answer.prompt_tokens),
+        tokens: assistant.as_ref().and_then(|answer| answer.tokens),
+        first_word_ms: first_at,
+        elapsed_ms: Some(elapsed_ms),
+        ..end_of(&session, outcome)
+    };
     log_if_lost(shared.sessions.finish(&session, turn, assistant, end).await.err());
-    tell(shared, &session, turn, outcome);
+    tell(shared, outcome, told);
     telling.end(event);
 }
 
@@ -252,10 +262,13 @@ fn log_if_lost(error: Option<crate::store::StoreError>) {
     }
 }
 
-fn tell(shared: &Shared, session: &str, turn: u64, outcome: Outcome) {
-    let session = session.to_owned();
+fn end_of(session: &str, outcome: Outcome) -> TurnEnd {
+    TurnEnd { session: session.to_owned(), outcome: outcome.as_str(), ..TurnEnd::default() }
+}
+
+fn tell(shared: &Shared, outcome: Outcome, end: TurnEnd) {
     shared.feelings.ended(outcome, &shared.settings.load().nudges);
-    shared.events.tell(Event::TurnEnded { session, turn, outcome: outcome.as_str() });
+    shared.events.tell(Event::TurnEnded(end));
 }
 
 impl Prompt for Ledger<'_> {

@@ -10,7 +10,8 @@ use super::code;
 use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
 use super::{RESERVE, RESERVE_SPEAKS};
-use crate::session::wire::{BackendStatus, ClientFrame, ServerFrame, Status};
+use crate::session::wire::backend::BackendStatus;
+use crate::session::wire::{ClientFrame, ServerFrame, Status};
 use crate::snapshot::Mood;
 use crate::snapshot::body::VitalSigns;
 
@@ -199,6 +200,7 @@ mod tests {
                 first_token_ms: Some(410.0),
                 gap_p50_ms: Some(140.2),
                 gap_p99_ms: Some(151.0),
+                ..BackendStatus::default()
             }],
             notices: vec!["the disk is full".into()],
             body: BodyStatus {

@@ -246,6 +246,7 @@ impl Pulse {
             cpu_percent: vitals.cpu_percent,
             ram_percent: vitals.ram_percent,
             temperature_c: vitals.temperature_c,
+            load_1m: vitals.load_1m,
             tokens_per_s: seen.tokens_per_s,
             stressed: self.detector.state().active,
             online: seen.online,

@@ -37,6 +37,8 @@ struct Feed {
     stop: CancellationToken,
     /// The number of the last happening that was told; absent before the first.
     after: Option<u64>,
+    /// Beats that were told, counted since the daemon's start.
+    pulses: u64,
     stage: Stage,
     _place: OwnedSemaphorePermit,
 }
@@ -63,6 +65,7 @@ pub(super) fn open(service: &Service, work: &Work, head: &Parts) -> Reply {
         stored: service.converse.stored(),
         stop: work.stop(),
         after: last_seen(head),
+        pulses: 0,
         stage: Stage::New,
         _place: place,
     };
@@ -99,7 +102,7 @@ impl Feed {
                 },
                 Stage::Stale => {
                     self.stage = Stage::Even;
-                    return Some(named("state", &state::now(&self.snapshot.load())));
+                    return Some(self.state());
                 }
                 Stage::Even => {
                     tokio::select! {
@@ -114,6 +117,13 @@ impl Feed {
                 }
             }
         }
+    }
+
+    /// The state with the beats that this reader has not seen: at first all that are kept.
+    fn state(&mut self) -> String {
+        let snapshot = self.snapshot.see();
+        let told = std::mem::replace(&mut self.pulses, snapshot.body.counters.pulses);
+        named("state", &state::with_beats_after(&snapshot, told))
     }
 
     /// The greeting. A client that knows a number which is not given yet speaks of another

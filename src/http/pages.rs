@@ -147,8 +147,9 @@ mod tests {
         reply.headers().get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// What all files weigh as they travel: read once by a phone in a garden.
-    const BYTES_MAX: usize = 120 * 1024;
+    /// What all files weigh as they travel: read once by a phone in a garden. The charts' library
+    /// is more than a quarter of it, and only a page that shows a chart reads it.
+    const BYTES_MAX: usize = 160 * 1024;
 
     #[test]
     fn all_files_together_are_light() {

@@ -23,7 +23,7 @@ pub(super) struct State {
 }
 
 /// The present, without the last beats.
-pub(super) fn now(snapshot: &Snapshot) -> State {
+fn now(snapshot: &Snapshot) -> State {
     let mood = snapshot.mood.as_ref();
     State {
         sleeping: snapshot.body.sleeping,
@@ -41,7 +41,12 @@ pub(super) fn now(snapshot: &Snapshot) -> State {
 
 /// The present and the last beats.
 pub(super) fn with_history(snapshot: &Snapshot) -> State {
+    with_beats_after(snapshot, 0)
+}
+
+/// The present and the beats after the first `pulses` since the start.
+pub(super) fn with_beats_after(snapshot: &Snapshot, pulses: u64) -> State {
     let mut state = now(snapshot);
-    state.status.body = BodyStatus::with_history(snapshot);
+    state.status.body = BodyStatus::with_beats_after(snapshot, pulses);
     state
 }

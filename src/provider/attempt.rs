@@ -198,6 +198,7 @@ async fn send(
         Ok((done, answer)) => {
             sending.in_flight.complete = true;
             engine.cache().finished(answer.raw());
+            engine.count_prompt(sending.request.prompt_tokens, fresh_tokens);
             let fresh = matches!(reuse, Reuse::Shares { .. })
                 && fresh_tokens == sending.request.prompt_tokens;
             check_count(engine, &job.events, &sending.request, fresh, done);

@@ -1,5 +1,6 @@
 //! One backend in its slot: the breaker's gate, the lease and what is known of its cache.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -46,6 +47,14 @@ pub struct Engine {
     pub(super) lent: Lent,
     cache: Mutex<Cache>,
     known: Mutex<Known>,
+    prompts: Prompts,
+}
+
+/// What the answered prompts came to since the start, in tokens as estimated.
+#[derive(Default)]
+struct Prompts {
+    all: AtomicU64,
+    cached: AtomicU64,
 }
 
 impl Engine {
@@ -68,6 +77,7 @@ impl Engine {
             lent: Lent::default(),
             cache: Mutex::new(Cache::inherited()),
             known: Mutex::default(),
+            prompts: Prompts::default(),
         }
     }
 
@@ -100,6 +110,13 @@ impl Engine {
     pub(super) fn cache(&self) -> MutexGuard<'_, Cache> {
         // Its methods cannot panic half way.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a prompt that was answered; `fresh_tokens` of it were not in the server's cache.
+    pub(super) fn count_prompt(&self, tokens: u32, fresh_tokens: u32) {
+        self.prompts.all.fetch_add(u64::from(tokens), Ordering::Relaxed);
+        let cached = tokens.saturating_sub(fresh_tokens);
+        self.prompts.cached.fetch_add(u64::from(cached), Ordering::Relaxed);
     }
 
     /// What is known of its notes.
@@ -135,6 +152,10 @@ impl Engine {
             first_token_ms: ms(pace.first_token),
             gap_p50_ms: ms(pace.gap_p50),
             gap_p99_ms: ms(pace.gap_p99),
+            busy: self.lease.is_busy(),
+            waiting: self.lease.waiting(),
+            prompt_tokens: self.prompts.all.load(Ordering::Relaxed),
+            cached_tokens: self.prompts.cached.load(Ordering::Relaxed),
         }
     }
 }

@@ -11,12 +11,14 @@
 //! # Absences
 //! - No I/O, and no turn: `agent::frames` turns what happens in one into these frames.
 
+pub mod backend;
 pub mod body;
 mod client;
 mod metadata;
 
 use serde::{Deserialize, Serialize};
 
+use self::backend::BackendStatus;
 use self::body::BodyStatus;
 pub use self::client::{BadFrame, ClientFrame, is_chat_id};
 pub use self::metadata::{Llm, Metadata};
@@ -290,43 +292,6 @@ pub struct Status {
     pub body: BodyStatus,
 }
 
-/// One backend's state, as told to programs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct BackendStatus {
-    /// Its name.
-    pub name: String,
-    /// `primary`, `fallback` or `reserve`.
-    pub slot: String,
-    /// The configured model.
-    pub model: String,
-    /// `closed`, `open`, `half-open`.
-    pub breaker: String,
-    /// Until the next probe, in seconds, while it is open.
-    pub retry_in_s: Option<f32>,
-    /// The last fault.
-    pub last_error: Option<String>,
-    /// Measured decode rate, tokens a second.
-    pub tokens_per_s: Option<f32>,
-    /// The rate it has when it is well, tokens a second.
-    #[serde(default)]
-    pub healthy_tokens_per_s: Option<f32>,
-    /// Whether it decodes much slower than it used to.
-    #[serde(default)]
-    pub degraded: bool,
-    /// From sending to the response head in the newest answer, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_ms: Option<f32>,
-    /// From sending to the first token in the newest answer, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub first_token_ms: Option<f32>,
-    /// Median of the newest gaps between tokens, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gap_p50_ms: Option<f32>,
-    /// 99th percentile of the newest gaps between tokens, in milliseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub gap_p99_ms: Option<f32>,
-}
-
 // === impl ServerFrame ===
 
 impl ServerFrame {
@@ -359,21 +324,6 @@ impl ServerFrame {
 
 impl From<&Snapshot> for Status {
     fn from(snapshot: &Snapshot) -> Self {
-        let backends = snapshot.backends.iter().map(|backend| BackendStatus {
-            name: backend.name.clone(),
-            slot: backend.slot.to_owned(),
-            model: backend.model.clone(),
-            breaker: backend.breaker.to_owned(),
-            retry_in_s: backend.retry_in_s,
-            last_error: backend.last_error.clone(),
-            tokens_per_s: backend.tokens_per_s,
-            healthy_tokens_per_s: backend.healthy_tokens_per_s,
-            degraded: backend.degraded,
-            head_ms: backend.head_ms,
-            first_token_ms: backend.first_token_ms,
-            gap_p50_ms: backend.gap_p50_ms,
-            gap_p99_ms: backend.gap_p99_ms,
-        });
         Self {
             designation: snapshot.designation.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -382,7 +332,7 @@ impl From<&Snapshot> for Status {
             online: snapshot.online,
             active_backend: snapshot.active_backend.clone(),
             last_error: snapshot.last_error.clone(),
-            backends: backends.collect(),
+            backends: snapshot.backends.iter().map(BackendStatus::from).collect(),
             turns: snapshot.turns,
             store_ok: snapshot.store_ok,
             notices: snapshot.notices.clone(),

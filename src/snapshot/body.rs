@@ -201,6 +201,9 @@ pub struct Sample {
     pub ram_percent: Option<f32>,
     /// As in [`VitalSigns`].
     pub temperature_c: Option<f32>,
+    /// As in [`VitalSigns`].
+    #[serde(default)]
+    pub load_1m: Option<f32>,
     /// Measured decode rate of the backend that would answer, in tokens a second.
     pub tokens_per_s: Option<f32>,
     /// Whether the body was under stress.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -10,8 +10,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::time::Instant;
 
-/// A recorded machine that is well: the one that runs the test may be hot and busy.
-const HEALTHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/vitals/pi5-healthy");
+/// Recorded machines.
+const MACHINES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/vitals");
+/// The one that is well: the one that runs the test may be hot and busy.
+const HEALTHY: &str = "pi5-healthy";
 
 /// Longer than any start or end that is not a failure.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,6 +28,7 @@ pub(crate) struct House {
     daemon: Option<Child>,
     /// Where the page is.
     pub(crate) http: SocketAddr,
+    machines: usize,
 }
 
 impl House {
@@ -52,13 +55,16 @@ impl House {
         let http = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let config = format!(
             "hardware:\n  hailo_ollama_url: http://{address}\n  \
-             cpu_fallback_url: http://127.0.0.1:9\nvitals:\n  root: {HEALTHY}\n\
+             cpu_fallback_url: http://127.0.0.1:9\n  \
+             vitals_cache_ttl_seconds: 1\nvitals:\n  root: {}\n\
              web_chat:\n  port: {}\n{settings}\
              log:\n  level: error\n",
+            at("machine").display(),
             http.port()
         );
         std::fs::write(at("config.yaml"), config).unwrap();
-        let mut house = Self { directory, sim, daemon: None, http };
+        let mut house = Self { directory, sim, daemon: None, http, machines: 0 };
+        house.play(HEALTHY, &[]);
         house.run();
         house
     }
@@ -88,6 +94,28 @@ impl House {
         let mut daemon = self.daemon.take().unwrap();
         kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
         assert!(daemon.wait().unwrap().success());
+    }
+
+    /// Plays a recorded machine from now on, with other contents of some of its files. The change
+    /// is at once: no reading sees half of it.
+    pub(crate) fn play(&mut self, machine: &str, contents: &[(&str, &str)]) {
+        self.machines += 1;
+        let copy = self.directory.path().join(format!("machine-{}", self.machines));
+        let recorded = Path::new(MACHINES).join(machine);
+        let copied = Command::new("cp").arg("-r").args([&recorded, &copy]).status().unwrap();
+        assert!(copied.success());
+        for (file, text) in contents {
+            std::fs::write(copy.join(file), text).unwrap();
+        }
+        let link = self.directory.path().join("next");
+        std::os::unix::fs::symlink(&copy, &link).unwrap();
+        std::fs::rename(&link, self.directory.path().join("machine")).unwrap();
+    }
+
+    /// Holds the daemon where it is, or lets it go on.
+    pub(crate) fn hold(&self, held: bool) {
+        let daemon = Pid::from_child(self.daemon.as_ref().unwrap());
+        kill_process(daemon, if held { Signal::STOP } else { Signal::CONT }).unwrap();
     }
 
     /// Kills it where it stands.

@@ -7,17 +7,19 @@ use thirtyfour::Key;
 
 use crate::page::{Page, visit, visit_at};
 
-const WIDTHS: [(u32, u32); 3] = [(360, 740), (768, 900), (1440, 900)];
-const THEMES: [&str; 2] = ["light", "dark"];
+pub(crate) const WIDTHS: [(u32, u32); 3] = [(360, 740), (768, 900), (1440, 900)];
+pub(crate) const THEMES: [&str; 2] = ["light", "dark"];
 
 /// Part of the pixels that may differ from the reference: fonts are rasterised a little
 /// differently by every release. A line of text that moved by four pixels is 0.0027 of the widest
 /// window and more of the others.
 const DIFFERENCE_MAX: f64 = 0.0025;
 
-/// What differs at every visit is not there, but keeps its place; the caret does not blink.
+/// What differs at every visit is not there, but keeps its place; the caret does not blink. What
+/// the daemon says of this machine's disk is true only here.
 const STILL: &str = "(() => { const sheet = new CSSStyleSheet(); \
     sheet.replaceSync('[data-varies] { visibility: hidden } \
+                       .notice[data-kind=notice] { display: none } \
                        .who [data-varies] { display: none } \
                        * { caret-color: transparent !important }'); \
     document.adoptedStyleSheets = [sheet]; })()";
@@ -57,7 +59,7 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 /// A picture of the window, under its name.
-async fn picture(page: &Page, name: &str) -> (String, Vec<u8>) {
+pub(crate) async fn picture(page: &Page, name: &str) -> (String, Vec<u8>) {
     page.js(STILL).await;
     page.wait_for(
         "document.fonts.ready.then(() => new Promise((drawn) => \
@@ -68,7 +70,7 @@ async fn picture(page: &Page, name: &str) -> (String, Vec<u8>) {
 }
 
 /// Holds pictures against the reference, or makes them the reference with `UPDATE_SCREENS=1`.
-async fn compare(page: &Page, pictures: Vec<(String, Vec<u8>)>) {
+pub(crate) async fn compare(page: &Page, pictures: Vec<(String, Vec<u8>)>) {
     let update = std::env::var_os("UPDATE_SCREENS").is_some();
     let mut wrong = Vec::new();
     page.driver().goto("about:blank").await.unwrap();
@@ -99,7 +101,8 @@ async fn talk(page: &Page) {
     page.until("document.querySelector('.hljs-keyword')").await;
 }
 
-async fn wide_as_the_window(page: &Page, what: &str) {
+/// Nothing is wider than the window.
+pub(crate) async fn wide_as_the_window(page: &Page, what: &str) {
     let wide = page
         .js("[document.documentElement, document.getElementById('thread')] \
              .map((e) => e.scrollWidth - e.clientWidth)")
@@ -208,7 +211,7 @@ async fn numbers_stand_to_the_right_lists_begin_where_they_say_and_words_run_the
 }
 
 /// What axe finds, one line each.
-async fn findings(page: &Page) -> Vec<String> {
+pub(crate) async fn findings(page: &Page) -> Vec<String> {
     page.js(include_str!("vendor/axe.js").trim_end_matches(['\n', ';']).trim()).await;
     let found = page
         .wait_for(

@@ -12,6 +12,8 @@
 )]
 
 #[cfg(test)]
+mod boards;
+#[cfg(test)]
 mod chat;
 #[cfg(test)]
 mod house;

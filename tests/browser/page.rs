@@ -281,7 +281,7 @@ impl Page {
         assert_eq!(foreign, json!([]), "requests to other origins");
         for entry in self.driver.browser_log().await.unwrap() {
             // That a daemon which was ended is not there is no fault of the page.
-            let expected = ["ERR_CONNECTION", "WebSocket", "401 (Unauthorized)"];
+            let expected = ["ERR_CONNECTION", "ERR_INCOMPLETE", "WebSocket", "401 (Unauthorized)"];
             let known = expected.iter().any(|known| entry.message.contains(known));
             let policy = entry.message.contains("Content Security Policy");
             assert!(known && !policy, "in the console: {}", entry.message);

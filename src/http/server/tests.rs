@@ -12,6 +12,7 @@ use crate::event::feed::Told;
 use crate::http::access::Access;
 use crate::session::log::{About, Line};
 use crate::session::wire::SessionInfo;
+use crate::snapshot::body::{Body, Counters, Sample};
 use crate::snapshot::{self, Publisher, Snapshot};
 
 /// No test may hang: far beyond what any of them needs.
@@ -762,6 +763,31 @@ async fn the_feed_tells_the_past_then_the_state_then_what_happens() {
     read_until(&mut stream, "\"designation\":\"Renamed\"").await;
     house.stop.cancel();
     rest(&mut stream).await;
+}
+
+#[tokio::test]
+async fn the_first_state_has_all_beats_that_are_kept_and_the_next_only_the_new_ones() {
+    let house = house().await;
+    let beats = |pulses: u64, times: &[i64]| {
+        let history = times.iter().map(|&at_ms| Sample { at_ms, ..Sample::default() }).collect();
+        let counters = Counters { pulses, ..Counters::default() };
+        Snapshot { body: Body { history, counters, ..Body::default() }, ..Snapshot::default() }
+    };
+    let told = |text: &str| -> Vec<String> {
+        let beats = text.split("\"at_ms\":").skip(1);
+        beats.map(|rest| rest.split(',').next().unwrap().to_owned()).collect()
+    };
+    house.publisher.publish(beats(7, &[106, 107]));
+    let mut stream = house.connect().await;
+    stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    let first = read_until(&mut stream, "\"at_ms\":107").await;
+    assert_eq!(told(&first), ["0", "106", "107"], "the body's own time, then the beats");
+    house.publisher.publish(beats(8, &[106, 107, 108]));
+    let next = read_until(&mut stream, "\"at_ms\":108").await;
+    assert!(!next.contains("\"at_ms\":107"), "nothing comes twice: {next}");
+    house.publisher.publish(beats(8, &[106, 107, 108]));
+    // The beats would stand after the mood, which is the last of a body without them.
+    read_until(&mut stream, "\"mood\":null}}").await;
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ pub struct BodyStatus {
     pub counters: Counters,
     /// The mood, where there is one.
     pub mood: Option<Mood>,
-    /// The last beats, oldest first; left out where only the present is told.
+    /// The last beats, oldest first; in the feed those that were not told yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Sample>,
 }
@@ -73,6 +73,16 @@ impl BodyStatus {
     /// The present and the last beats.
     #[must_use]
     pub fn with_history(snapshot: &Snapshot) -> Self {
-        Self { history: snapshot.body.history.to_vec(), ..Self::now(snapshot) }
+        Self::with_beats_after(snapshot, 0)
+    }
+
+    /// The present and the beats after the first `pulses` since the start.
+    #[must_use]
+    pub fn with_beats_after(snapshot: &Snapshot, pulses: u64) -> Self {
+        let body = &snapshot.body;
+        let newer = body.counters.pulses.saturating_sub(pulses);
+        let old = body.history.len().saturating_sub(usize::try_from(newer).unwrap_or(usize::MAX));
+        let history = body.history.get(old..).unwrap_or_default().to_vec();
+        Self { history, ..Self::now(snapshot) }
     }
 }

@@ -1,9 +1,13 @@
 // The page: puts the parts together. Frames come in at one place, commands go out at one place.
+import { BodyView } from "./body.js";
 import { Composer } from "./composer.js";
 import { Conversation, newId } from "./conversation.js";
 import { $, icon, tell } from "./dom.js";
 import { Door, Unauthorised, request } from "./door.js";
+import { Feed } from "./feed.js";
+import { FeedsView } from "./feeds.js";
 import { forget, read, write } from "./kept.js";
+import { MindView } from "./mind.js";
 import { Sessions } from "./sessions.js";
 import { State } from "./state.js";
 import { Thread } from "./thread.js";
@@ -12,8 +16,8 @@ import { fill, language, t } from "./words.js";
 
 /** Lines asked for when a conversation is opened. */
 const LINES = 200;
-/** How often the state is asked for while nothing happens, in ms. */
-const STATUS_EVERY = 20000;
+/** How often the page looks at its own clock, in ms: the age of the last beat. Nothing is asked. */
+const TICK = 1000;
 
 /** The set of files that this page is made of. */
 const ASSETS = new URL(import.meta.url).pathname.split("/")[2];
@@ -29,7 +33,12 @@ const thread = new Thread({
   earlier,
 });
 const composer = new Composer({ say, stop });
-const views = new Views(["talk"], { talk: (id) => { if (id !== current.id || views.shown !== "talk") open(id); } });
+const feed = new Feed(heard);
+const boards = { body: new BodyView(feed), mind: new MindView(feed), feeds: new FeedsView(feed) };
+const views = new Views(["talk", ...Object.keys(boards)], {
+  talk: (id) => { if (id !== current.id || views.shown !== "talk") open(id); },
+  shown,
+});
 const sessions = new Sessions({
   open: (id) => { open(id); $("text").focus(); },
   fresh: () => { open(newChat()); $("text").focus(); },
@@ -61,6 +70,21 @@ function open(id) {
   composer.open(id);
   composer.state(current.isBusy, state.isAway);
   sessions.draw();
+}
+
+/** Another view is on the screen. */
+function shown(name) {
+  sessions.heading = name === "talk" ? "" : t(`view.${name}`);
+  sessions.draw();
+  boards[name]?.draw();
+}
+
+/** The feed has something new. What it says of the house stands above every view. */
+function heard({ news = null, fault = false } = {}) {
+  if (news) state.heard(news);
+  // The state is told with each beat; who answers after a fault is worth knowing at once.
+  if (fault) door.send({ type: "status" });
+  boards[views.shown]?.draw();
 }
 
 function attach(which) {
@@ -136,10 +160,11 @@ function opened(ready) {
   for (const each of conversations.values()) each.attached = each.loaded = false;
   attach(current);
   pump();
-  door.send({ type: "status" });
+  feed.open();
 }
 
 function away(retryAt) {
+  feed.close();
   state.away(retryAt);
   for (const each of conversations.values()) if (each.attached) each.detach();
   composer.state(false, true);
@@ -147,7 +172,7 @@ function away(retryAt) {
 
 function frame(frame) {
   if (frame.event === "status") {
-    state.heard(frame.status);
+    feed.renew(frame.status);
     return;
   }
   if (frame.event === "session_updated") {
@@ -247,7 +272,11 @@ $("theme").addEventListener("click", () => {
   else root.dataset.theme = next;
   write("theme", next === "system" ? null : next);
   dress();
+  boards[views.shown]?.draw();
 });
+
+// Charts are painted: they change their colours only when they are told to.
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => boards[views.shown]?.draw());
 
 $("language").addEventListener("click", () => {
   document.documentElement.lang = language() === "zh" ? "en" : "zh";
@@ -263,9 +292,17 @@ function translate() {
   state.draw();
   composer.look();
   if (current) thread.rebuild();
+  shown(views.shown);
 }
 
 // Keys.
+
+// Its address would be that of a conversation called "text".
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  if (views.shown !== "talk") open(current.id);
+  $("text").focus();
+});
 
 document.addEventListener("keydown", (event) => {
   const modal = document.querySelector("dialog[open]");
@@ -283,12 +320,17 @@ document.addEventListener("keydown", (event) => {
 for (const node of document.querySelectorAll("[data-i]")) node.prepend(icon(node.dataset.i));
 fill();
 dress();
+const { asked } = views;
 open(views.conversation ?? read("session") ?? "main");
-const first = () => { if (document.activeElement === document.body) $("text").focus(); };
+if (asked) {
+  history.replaceState(null, "", `#/${asked}`);
+  views.follow();
+}
+const first = () => { if (views.shown === "talk" && document.activeElement === document.body) $("text").focus(); };
 first();
 // A page whose style is not there yet takes no focus.
 requestAnimationFrame(first);
 document.documentElement.dataset.ready = "yes";
 performance.mark("interactive");
 door.connect();
-setInterval(() => { if (!document.hidden) door.send({ type: "status" }); }, STATUS_EVERY);
+setInterval(() => { if (views.shown === "body" && !document.hidden) boards.body.beat(); }, TICK);

@@ -14,6 +14,8 @@ export class Sessions {
     this.known = false;
     this.current = "";
     this.editing = null;
+    /** What stands above the page in place of the conversation's title, if anything. */
+    this.heading = "";
     this.side = $("side");
     this.folded = read("folded") === "yes";
     $("new").addEventListener("click", () => { this.close(); on.fresh(); });
@@ -49,8 +51,9 @@ export class Sessions {
     $("list").replaceChildren(...rows.map((s) => this.row(s)));
     if (!rows.length) $("list").append(make("li", { class: "empty-list" }, t(this.known ? "sessions.none" : "sessions.away")));
     if (focused) $("list").querySelector(`[data-id="${focused}"] [data-act="${kind}"]`)?.focus();
-    $("title").textContent = this.title(this.current);
-    document.title = `${this.title(this.current)} · crayfish`;
+    const heading = this.heading || this.title(this.current);
+    $("title").textContent = heading;
+    document.title = `${heading} · crayfish`;
   }
 
   row(session) {
