@@ -44,3 +44,4 @@ pub mod sim;
 pub mod snapshot;
 pub mod soul;
 pub mod store;
+pub mod vitals;

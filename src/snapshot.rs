@@ -25,6 +25,21 @@ pub struct BackendState {
     pub degraded: bool,
 }
 
+/// The room, as its sensors say; what was not read is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Room {
+    /// Temperature of the air, in degrees Celsius.
+    pub temperature_c: Option<f32>,
+    /// Relative humidity, in percent.
+    pub humidity_percent: Option<f32>,
+    /// Pressure of the air, in hectopascal.
+    pub pressure_hpa: Option<f32>,
+    /// Resistance of the gas sensor, in ohm.
+    pub gas_ohm: Option<u32>,
+    /// Light, in lux.
+    pub lux: Option<f32>,
+}
+
 /// The mood. Each channel is 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Mood {
@@ -67,6 +82,8 @@ pub struct Snapshot {
     pub turns: usize,
     /// The mood; absent as long as nobody publishes one.
     pub mood: Option<Mood>,
+    /// The room; absent without sensors.
+    pub room: Option<Room>,
     /// False while the database cannot be written.
     pub store_ok: bool,
     /// Sentences about what is degraded; empty when all is well.

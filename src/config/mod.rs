@@ -41,6 +41,7 @@ use self::env::Env;
 use self::problem::{Problem, Severity};
 use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
+use self::sections::gpio::Gpio;
 use self::sections::hardware::Hardware;
 use self::sections::mood::Mood;
 use self::sections::openai::Openai;
@@ -71,6 +72,8 @@ pub struct Config {
     pub memory: Memory,
     /// Where the mood rests and what moves it.
     pub mood: Mood,
+    /// What is connected to the pins.
+    pub gpio: Gpio,
     /// Timeouts and breaker.
     pub provider: Provider,
     /// The database.
@@ -91,6 +94,7 @@ impl Config {
             agent: Agent::new(values),
             memory: Memory::new(values),
             mood: Mood::new(values),
+            gpio: Gpio::new(values),
             provider: Provider::new(values),
             storage: Storage::new(values),
             log: Log::new(values),

@@ -25,6 +25,7 @@
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
 //! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
 //! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
+//! | panel | light, button, sensors, where there are some | edges, timer | restarts | 5 | 1 s |
 //! | beat | watchdog | timer | process exits with 70 | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!
@@ -43,6 +44,8 @@ mod backends;
 pub mod beat;
 pub mod exit;
 pub mod log;
+#[cfg(all(feature = "gpio", target_arch = "aarch64"))]
+mod panel;
 pub mod paths;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;

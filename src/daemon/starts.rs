@@ -187,6 +187,8 @@ pub(super) fn keepers(
         }
     })?;
     mood(supervisor, house)?;
+    #[cfg(all(feature = "gpio", target_arch = "aarch64"))]
+    super::panel::start(supervisor, house, &ground.loaded.config.gpio)?;
     let manager = Arc::clone(&ground.manager);
     let watchdog = watchdog_from_env();
     beat::start(&supervisor.spawner(), PULSE, watchdog, manager)?;

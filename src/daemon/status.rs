@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
@@ -13,7 +14,7 @@ use crate::agent::service::Agent;
 use crate::event::{Event, Events};
 use crate::mood::Channel;
 use crate::provider::Provider;
-use crate::snapshot::{Mood, Publisher, Snapshot};
+use crate::snapshot::{Mood, Publisher, Room, Snapshot};
 use crate::store::Store;
 
 /// Without happenings only ages and countdowns change; a person who looks twice in this time
@@ -32,6 +33,8 @@ pub(super) struct Sources {
     pub(super) agent: Arc<Agent>,
     pub(super) store: Store,
     pub(super) events: Events,
+    /// What the sensors of the room say, if there are some.
+    pub(super) room: Arc<ArcSwapOption<Room>>,
     /// Sentences from the start that stay true until the next one.
     pub(super) notices: Vec<String>,
 }
@@ -128,6 +131,7 @@ impl Sources {
             backends,
             turns: self.agent.turns(),
             mood: Some(mood(&self.agent)),
+            room: self.room.load().as_deref().copied(),
             store_ok: !store.degraded,
             notices,
         }

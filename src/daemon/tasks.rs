@@ -35,6 +35,9 @@ pub const STATUS: Spec = row("status", RESTART, 5, 1);
 /// The mood, which turns nudge to their end.
 pub const MOOD: Spec = row("mood", RESTART, 5, 1);
 
+/// Light, button and sensors, on a Raspberry Pi that has some.
+pub const PANEL: Spec = row("panel", RESTART, 5, 1);
+
 /// The beat.
 pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
 
@@ -42,7 +45,8 @@ pub const BEAT: Spec = row("beat", Policy::ExitProcess, 5, 1);
 pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
-pub const ALL: [Spec; 9] = [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, STATUS, MOOD, BEAT, STORE];
+pub const ALL: [Spec; 10] =
+    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, STATUS, MOOD, PANEL, BEAT, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {

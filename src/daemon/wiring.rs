@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwapOption;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -31,7 +32,7 @@ use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
 use crate::session::{MAIN, Sessions};
-use crate::snapshot::{self, Publisher, Reader};
+use crate::snapshot::{self, Publisher, Reader, Room};
 use crate::soul::{self, regions};
 use crate::store::file::{self, InstanceLock, LockError};
 use crate::store::medium::{Medium, Thread};
@@ -106,6 +107,7 @@ pub(super) struct House {
     pub(super) events: Events,
     pub(super) publisher: Arc<Publisher>,
     pub(super) reader: Reader,
+    pub(super) room: Arc<ArcSwapOption<Room>>,
     pub(super) notices: Vec<String>,
 }
 
@@ -244,8 +246,19 @@ pub(super) fn build(
     );
     let (publisher, reader) = snapshot::channel(snapshot::Snapshot::default());
     let publisher = Arc::new(publisher);
-    let house =
-        House { provider, store, sessions, agent, identity, events, publisher, reader, notices };
+    let room = Arc::default();
+    let house = House {
+        provider,
+        store,
+        sessions,
+        agent,
+        identity,
+        events,
+        publisher,
+        reader,
+        room,
+        notices,
+    };
     house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
     Ok((house, store_task, agent_task))
 }
@@ -324,6 +337,7 @@ impl House {
             agent: Arc::clone(&self.agent),
             store: self.store.clone(),
             events: self.events.clone(),
+            room: Arc::clone(&self.room),
             notices: self.notices.clone(),
         }
     }

@@ -249,6 +249,9 @@ pub struct Status {
     /// The mood, if somebody keeps one.
     #[serde(default)]
     pub mood: Option<MoodStatus>,
+    /// The room, if there are sensors.
+    #[serde(default)]
+    pub room: Option<RoomStatus>,
 }
 
 /// The mood, as told to programs. Each channel is 0 to 1.
@@ -292,6 +295,21 @@ pub struct BackendStatus {
     /// Whether it decodes much slower than it used to.
     #[serde(default)]
     pub degraded: bool,
+}
+
+/// The room, as told to programs.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct RoomStatus {
+    /// Temperature of the air, in degrees Celsius.
+    pub temperature_c: Option<f32>,
+    /// Relative humidity, in percent.
+    pub humidity_percent: Option<f32>,
+    /// Pressure of the air, in hectopascal.
+    pub pressure_hpa: Option<f32>,
+    /// Resistance of the gas sensor, in ohm.
+    pub gas_ohm: Option<u32>,
+    /// Light, in lux.
+    pub lux: Option<f32>,
 }
 
 // === impl ServerFrame ===
@@ -357,6 +375,13 @@ impl From<&Snapshot> for Status {
                 dominant: mood.dominant.clone(),
                 active_channel: mood.active_channel.clone(),
                 active_intensity: mood.active_intensity,
+            }),
+            room: snapshot.room.map(|room| RoomStatus {
+                temperature_c: room.temperature_c,
+                humidity_percent: room.humidity_percent,
+                pressure_hpa: room.pressure_hpa,
+                gas_ohm: room.gas_ohm,
+                lux: room.lux,
             }),
         }
     }

@@ -96,6 +96,8 @@ const PURE: &[&str] = &[
     "src/agent/words.rs",
     "src/agent/prompt.rs",
     "src/soul/regions.rs",
+    "src/vitals/gpio/button.rs",
+    "src/vitals/gpio/lamp.rs",
     "src/daemon/exit.rs",
     "src/daemon/tasks.rs",
 ];

@@ -14,6 +14,7 @@ const MATRIX: &[Row] = &[
     ("snapshot", &["limits"], "a door to the outside stands on leaves only"),
     ("mood", &["limits", "config"], "pure: the mood is a function of what happened and when"),
     ("net", &["limits", "config", "clock", "event"], "a door knows bytes, not who sends them"),
+    ("vitals", &["limits", "config", "clock", "event"], "the body does not know who feels it"),
     (
         "store",
         &["limits", "config", "clock", "event", "daemon::supervisor"],

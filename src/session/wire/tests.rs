@@ -101,6 +101,7 @@ fn every_frame() -> Vec<ServerFrame> {
     let snapshot = Snapshot {
         backends: vec![crate::snapshot::BackendState::default()],
         mood: Some(crate::snapshot::Mood::default()),
+        room: Some(crate::snapshot::Room::default()),
         ..Snapshot::default()
     };
     let info = || SessionInfo {
