@@ -38,7 +38,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         files.push((path, bytes));
     }
     let name = format!("{:016x}", hash.0);
-    let mut table = format!("const SET: &str = \"{name}\";\nconst ASSETS: &[Asset] = &[\n");
+    let mut table = format!(
+        "/// Names the set of files below.\npub(super) const SET: &str = \"{name}\";\n\
+         const ASSETS: &[Asset] = &[\n"
+    );
     for (number, (path, mut bytes)) in files.into_iter().enumerate() {
         let Some(kind) = content_type(&path) else { continue };
         if path == "index.html" {

@@ -22,10 +22,24 @@ pub enum Event {
         /// The backend.
         backend: String,
     },
-    /// A backend was seen with its model for the first time since the start.
+    /// A backend was seen with its model for the first time since the start, or since it missed it.
     BackendFound {
         /// The backend.
         backend: String,
+    },
+    /// A model server takes connections and has answered nothing for minutes.
+    BackendHung {
+        /// The backend.
+        backend: String,
+        /// A sentence with the command that helps.
+        detail: String,
+    },
+    /// A restart of a hung model server was asked for, as the configuration allows.
+    BackendRestarted {
+        /// The backend.
+        backend: String,
+        /// What came of it.
+        outcome: String,
     },
     /// A turn moved to another backend before its first word.
     FellBack {
@@ -42,6 +56,30 @@ pub enum Event {
         backend: String,
         /// Sentence with the names it offers.
         detail: String,
+    },
+    /// The reserve's model is being fetched.
+    ModelFetching {
+        /// How far it is, in a sentence.
+        progress: String,
+    },
+    /// The reserve's model is here.
+    ModelFetched {
+        /// Its name.
+        name: String,
+    },
+    /// The reserve's model could not be fetched; it is tried again.
+    ModelFetchFailed {
+        /// Why.
+        reason: String,
+    },
+    /// A model does not take a field of requests; it is left out from now on.
+    FieldRefused {
+        /// The backend.
+        backend: String,
+        /// Its model.
+        model: String,
+        /// `tools` or `thinking`.
+        field: &'static str,
     },
     /// A server told a prompt size that does not match what was sent.
     PromptTruncated {
@@ -109,8 +147,14 @@ impl Event {
             Self::BreakerOpened { .. } => "breaker.opened",
             Self::BreakerClosed { .. } => "breaker.closed",
             Self::BackendFound { .. } => "backend.found",
+            Self::BackendHung { .. } => "backend.hung",
+            Self::BackendRestarted { .. } => "backend.restarted",
             Self::FellBack { .. } => "provider.fell_back",
             Self::ModelMissing { .. } => "provider.model_missing",
+            Self::ModelFetching { .. } => "model.fetching",
+            Self::ModelFetched { .. } => "model.fetched",
+            Self::ModelFetchFailed { .. } => "model.fetch_failed",
+            Self::FieldRefused { .. } => "provider.field_refused",
             Self::PromptTruncated { .. } => "provider.prompt_truncated",
             Self::TurnEnded { .. } => "turn.ended",
             Self::StoreDegraded { .. } => "store.degraded",
@@ -143,6 +187,12 @@ impl Events {
             }
             Event::MoodChanged { from, to } => {
                 tracing::info!(event = event.name(), from, to, "the mood has changed");
+            }
+            Event::ModelFetching { progress } => {
+                tracing::debug!(event = event.name(), progress, "the model is on its way");
+            }
+            Event::ModelFetched { name } => {
+                tracing::info!(event = event.name(), name, "the model is here");
             }
             Event::BackendFound { .. } => {
                 tracing::info!(event = event.name(), detail = ?event, "a model server is there");

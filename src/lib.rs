@@ -12,7 +12,7 @@
 //! - Every bound is in `limits`.
 //!
 //! # Absences
-//! - No file but `cli` prints to stdout; no file starts child processes.
+//! - No file but `cli` prints to stdout; only `process` starts children.
 //! - No global state: what a part needs is handed to it when it is built.
 #![forbid(unsafe_code)]
 #![cfg_attr(
@@ -35,8 +35,10 @@ pub mod daemon;
 pub mod event;
 pub mod http;
 pub mod limits;
+pub mod model;
 pub mod mood;
 pub mod net;
+pub mod process;
 pub mod provider;
 pub mod session;
 #[cfg(any(test, feature = "sim"))]

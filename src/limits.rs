@@ -111,6 +111,11 @@ pub const HISTORY_LINES_MAX: usize = 200;
 /// Lines of history told when the client does not say how many, from the seed.
 pub const HISTORY_LINES_DEFAULT: usize = 20;
 
+/// Client ids of messages remembered for each session: a message that is sent again after a lost
+/// connection is found among them. A client has a few on their way; beyond it one that comes again
+/// is asked again.
+pub const MESSAGE_IDS_KEPT: usize = 64;
+
 // --- Queues ------------------------------------------------------------------------------------
 
 /// Turns waiting for their session. A person does not type faster than this; a script that does
@@ -132,6 +137,29 @@ pub const EVENT_QUEUE: usize = 256;
 
 /// Jobs waiting for one backend's slot. Beyond it a job is refused as overloaded.
 pub const LEASE_WAITERS_MAX: usize = 32;
+
+// --- Model servers ---------------------------------------------------------------------------
+
+/// Gaps between tokens kept of each backend, for their percentiles: two minutes of decoding on the
+/// NPU, in which the 99th percentile is the tenth longest. 4 KiB; older ones are forgotten.
+pub const TOKEN_GAPS_KEPT: usize = 1024;
+
+/// How long a server may accept connections without answering before it counts as hung and a
+/// person is told how to restart it: the provider specification's 5A.7. The longest answer that
+/// somebody else may have asked of it takes 146 s.
+pub const HUNG_AFTER: Duration = Duration::from_secs(180);
+
+/// How often what was learned of the model servers is written down, if it has changed. It saves
+/// the next start some answers of learning; more often would wear the card for nothing.
+pub const LEARNED_KEPT_EVERY: Duration = Duration::from_secs(600);
+
+/// Longest run of the command that restarts a hung server; systemd itself kills after 90 s.
+pub const RESTART_COMMAND_MAX: Duration = Duration::from_secs(120);
+
+/// Free memory from which a CPU model is loaded ahead of its use, in bytes: the 1.9 GB that it
+/// takes and something to live on, from the provider specification's 5A.9. Below it is loaded when
+/// it is needed.
+pub const PRELOAD_MEMORY_MIN: u64 = 2_500_000_000;
 
 // --- Durability ------------------------------------------------------------------------------
 
@@ -159,9 +187,17 @@ pub const STORE_SLICE_BYTES: usize = 256 * 1024;
 /// How often a refused write is tried again. Space returns when a person makes some.
 pub const STORE_RETRY: Duration = Duration::from_secs(2);
 
-/// Size of the write-ahead log at which it is folded into the database before the idle flush, in
-/// bytes: SQLite's own default of 1,000 pages.
+/// Size of the write-ahead log at which it is folded into the database at the next pause, without
+/// waiting for the idle flush, in bytes: SQLite's own default of 1,000 pages, some 80 turns.
 pub const WAL_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// A pause of the writer: longer than the 140 ms between two tokens of the NPU, so that the fold
+/// with its fsync falls between two answers and not into one.
+pub const STORE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How far the log may outgrow `WAL_BYTES_MAX` where no pause comes, in bytes; then it is folded in
+/// the middle of things. A start after a crash reads what is there: 16 MB are 0.2 s on a slow card.
+pub const WAL_BYTES_WITHOUT_PAUSE: u64 = 12 * 1024 * 1024;
 
 /// Largest database that is checked whole at every start, in bytes: 25 ms on a slow card. A
 /// larger one is checked only if the last process did not close it.
@@ -198,6 +234,27 @@ pub const WINDOW_EPOCH_TURNS: u64 = 64;
 /// Text of past turns kept in memory for each session, in bytes: three bytes for each token of
 /// the largest prompt that is worth sending. Older text is let go; the log keeps it.
 pub const WINDOW_BYTES_MAX: usize = 256 * 1024;
+
+// --- Body --------------------------------------------------------------------------------------
+
+/// How far a file of the kernel is read, in bytes. `/proc/stat` of a machine with 128 processors
+/// and `/proc/mounts` of one full of containers fit; what is wanted stands at their beginning.
+pub const VITALS_FILE_BYTES_MAX: usize = 64 * 1024;
+
+/// Entries of a directory of the kernel that are looked at. A Pi 5 has 5 hwmon devices; a machine
+/// with more than this has its processor's among the first.
+pub const VITALS_ENTRIES_MAX: usize = 256;
+
+/// Shortest and longest look of the governor, in seconds: two readings apart at least, and no
+/// longer than a bare board needs to come to rest.
+pub const GOVERNOR_WINDOW_S: (f64, f64) = (10.0, 600.0);
+
+/// Temperatures kept by the governor: the longest window at one reading a second. Beyond it the
+/// oldest goes, and the governor looks less far.
+pub const GOVERNOR_SAMPLES_MAX: usize = 601;
+
+/// Beats kept for the charts, from the seed: half an hour at the default pulse.
+pub const HISTORY_SAMPLES: usize = 60;
 
 // --- Process life --------------------------------------------------------------------------------
 
@@ -248,6 +305,8 @@ const _: () = assert!(MESSAGE_BYTES_MAX < BODY_BYTES_MAX);
 const _: () = assert!(BODY_BYTES_MAX <= SOCKET_MESSAGE_BYTES_MAX);
 const _: () = assert!(SOCKETS_MAX < HTTP_CONNECTIONS_MAX);
 const _: () = assert!(TURNS_MAX < TURNS_BEHIND_MAX);
+const _: () = assert!(TURNS_MAX < MESSAGE_IDS_KEPT);
+const _: () = assert!(MESSAGE_IDS_KEPT as u64 <= WINDOW_EPOCH_TURNS);
 const _: () = assert!(SESSION_TITLE_CHARS <= SESSION_TITLE_CHARS_MAX);
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DRAIN_MAX.as_secs());
 const _: () = assert!(DRAIN_TURNS_MAX.as_secs() < DOOR_DRAIN_MAX.as_secs());

@@ -1,5 +1,7 @@
 //! What is true now, as one immutable value: one publisher, many readers that never block.
 
+pub mod body;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -19,10 +21,20 @@ pub struct BackendState {
     pub retry_in_s: Option<f32>,
     /// The last fault, in a sentence.
     pub last_error: Option<String>,
+    /// What a person should do about a server that hangs, in a sentence.
+    pub hung: Option<String>,
     /// Measured decode rate, tokens a second.
     pub tokens_per_s: Option<f32>,
     /// Whether it decodes much slower than it used to: hot, or the link has dropped.
     pub degraded: bool,
+    /// From sending to the response head in the newest answer, in milliseconds.
+    pub head_ms: Option<f32>,
+    /// From sending to the first token in the newest answer, in milliseconds.
+    pub first_token_ms: Option<f32>,
+    /// Median of the newest gaps between tokens, in milliseconds.
+    pub gap_p50_ms: Option<f32>,
+    /// 99th percentile of the newest gaps between tokens, in milliseconds.
+    pub gap_p99_ms: Option<f32>,
 }
 
 /// The room, as its sensors say; what was not read is absent.

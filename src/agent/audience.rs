@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::TurnEvent;
-use hall::Hall;
+use hall::{Feed, Hall};
 pub use hall::{Happening, Snap};
 
 /// All readers of all sessions.
@@ -38,6 +38,21 @@ pub struct Seat {
 pub struct TurnEvents {
     seat: Seat,
     ended: bool,
+}
+
+/// A person's message, as those who follow its session are told it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// What was typed.
+    pub text: String,
+    /// The id that its client gave it.
+    pub id: Option<String>,
+}
+
+impl From<&str> for Said {
+    fn from(text: &str) -> Self {
+        Self { text: text.to_owned(), id: None }
+    }
 }
 
 /// The right to tell one turn to its readers. Clones tell the same turn.
@@ -71,14 +86,34 @@ impl Audience {
         self: &Arc<Self>,
         session: &str,
         turn: u64,
-        said: &str,
+        said: impl Into<Said>,
         by: Option<u64>,
     ) -> (Telling, TurnEvents) {
         let seat = self.seat();
-        let feed = self.hall().begin(session, turn, said, by);
+        let feed = self.hall().begin(session, turn, said.into(), by);
         self.hall().hear(seat.number, feed);
         let told = Told { audience: Arc::clone(self), feed };
         (Telling(Arc::new(told)), TurnEvents { seat, ended: false })
+    }
+
+    /// Hears a turn that runs or waits, from its beginning; `None` if there is none.
+    pub(super) fn join(self: &Arc<Self>, session: &str, turn: u64) -> Option<TurnEvents> {
+        let seat = self.seat();
+        let joined = self.hall().join(seat.number, session, turn);
+        joined.then_some(TurnEvents { seat, ended: false })
+    }
+
+    /// Hears a turn that has ended: what was shown, then its end. Nobody else hears of it.
+    pub(super) fn retell(
+        self: &Arc<Self>,
+        session: &str,
+        turn: u64,
+        text: String,
+        end: TurnEvent,
+    ) -> TurnEvents {
+        let seat = self.seat();
+        self.hall().retell(seat.number, Feed::ended(session, turn, text, end));
+        TurnEvents { seat, ended: false }
     }
 
     /// Tells the followers of a session that it has another title.
@@ -162,6 +197,12 @@ impl Drop for Seat {
 }
 
 impl TurnEvents {
+    /// Whether all there is to hear is there already.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.ended || self.seat.audience.hall().is_over(self.seat.number)
+    }
+
     /// What happens next in the turn; `None` after its end.
     ///
     /// # Cancel safety

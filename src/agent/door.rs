@@ -57,6 +57,20 @@ impl Converse for Agent {
         .boxed()
     }
 
+    fn earlier<'a>(
+        &'a self,
+        session: Option<&'a str>,
+        before: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Line>, Refused>> {
+        async move {
+            let session = session::resolve(session).map_err(|_| Refused::BadSession)?;
+            let lines = self.shared.sessions.earlier(session, before, limit).await;
+            lines.map_err(|error| Refused::NotStored(error.to_string()))
+        }
+        .boxed()
+    }
+
     fn audience(&self) -> &Arc<Audience> {
         &self.shared.audience
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 
-use super::audience::{Audience, Telling};
+use super::audience::{Audience, Said, Telling};
 use super::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
 use crate::session::log::Line;
 use crate::session::wire::SessionInfo;
@@ -94,8 +94,8 @@ impl Converse for Fake {
             if let Script::Refuse(refused) = script {
                 return Err(refused);
             }
-            let (telling, events) =
-                self.audience.begin(&session, number, &submission.text, submission.seat);
+            let said = Said { text: submission.text, id: submission.id };
+            let (telling, events) = self.audience.begin(&session, number, said, submission.seat);
             match script {
                 Script::Refuse(_) => {}
                 Script::Say(events) => events.into_iter().for_each(|event| tell(&telling, event)),
@@ -107,7 +107,7 @@ impl Converse for Fake {
                     });
                 }
             }
-            Ok(Turn { session, turn: number, events })
+            Ok(Turn { session, turn: number, events, again: false })
         })
     }
 
@@ -124,6 +124,18 @@ impl Converse for Fake {
         let lines = self.lines.lock().unwrap().clone();
         let skip = lines.len().saturating_sub(limit);
         Box::pin(async move { Ok(lines.into_iter().skip(skip).collect()) })
+    }
+
+    fn earlier<'a>(
+        &'a self,
+        _session: Option<&'a str>,
+        before: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Line>, Refused>> {
+        let lines = self.lines.lock().unwrap().clone();
+        let mut lines: Vec<_> = lines.into_iter().filter(|line| line.turn < before).collect();
+        let surplus = lines.len().saturating_sub(limit);
+        Box::pin(async move { Ok(lines.split_off(surplus)) })
     }
 
     fn audience(&self) -> &Arc<Audience> {

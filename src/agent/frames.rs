@@ -121,10 +121,13 @@ impl From<Line> for HistoryLine {
             content: line.text,
             at: at.to_string(),
             turn: line.turn,
+            id: line.id,
             outcome: line.outcome.map(str::to_owned),
             backend: line.about.backend,
             model: line.about.model,
             elapsed_ms: line.about.elapsed_ms,
+            cut: line.about.cut,
+            clipped: line.about.clipped,
             code: line.about.code,
             words: line.about.words,
         }
@@ -169,6 +172,7 @@ mod tests {
             text: "hi".into(),
             at_ms: 1_767_225_600_000,
             outcome: None,
+            id: None,
             about: About::default(),
         };
         let told = HistoryLine::from(line);

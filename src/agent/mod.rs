@@ -2,6 +2,7 @@
 //!
 //! Doors (`http`, `connector`) hold an `Arc<dyn Converse>` and know nothing else of the house.
 
+mod again;
 pub mod audience;
 mod door;
 #[cfg(test)]
@@ -34,6 +35,8 @@ pub struct Submission {
     pub backend: Option<String>,
     /// Tokens the answer may take; absent means the configured bound. Only ever lowers it.
     pub answer_tokens_max: Option<u32>,
+    /// The client's own name for the message: one that came before under it is not asked again.
+    pub id: Option<String>,
     /// The seat of whoever sends it, if it has one: it is not told its own words again.
     pub seat: Option<u64>,
 }
@@ -48,6 +51,8 @@ pub struct Turn {
     /// What happens, ending with `Done`, `Failed` or `Cancelled`. Dropping it does not cancel the
     /// turn: its answer goes on into the log. Whoever follows the session need not read it.
     pub events: TurnEvents,
+    /// True if the message had come before, under the same id.
+    pub again: bool,
 }
 
 /// What happens in a turn, in order.
@@ -147,7 +152,8 @@ pub enum Refused {
 
 /// What the doors may ask of the agent.
 pub trait Converse: Send + Sync {
-    /// Takes a message on. The message is stored when this resolves.
+    /// Takes a message on. The message is stored when this resolves. One whose id came before is
+    /// not asked again: the turn is the one it opened then.
     fn submit(&self, submission: Submission) -> BoxFuture<'_, Result<Turn, Refused>>;
 
     /// Stops the running turn of a session and those waiting behind it. True if there was one.
@@ -159,6 +165,15 @@ pub trait Converse: Send + Sync {
         session: Option<&str>,
         limit: usize,
     ) -> BoxFuture<'_, Result<Vec<Line>, Refused>>;
+
+    /// At most `limit` lines of a session's turns before turn `before`, oldest first, but whole
+    /// turns and one at least; empty at the beginning.
+    fn earlier<'a>(
+        &'a self,
+        session: Option<&'a str>,
+        before: u64,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<Line>, Refused>>;
 
     /// Where readers of sessions sit.
     fn audience(&self) -> &Arc<Audience>;

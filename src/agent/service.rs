@@ -19,7 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::audience::{Audience, Telling};
+use super::again;
+use super::audience::{Audience, Said, Telling};
 use super::door::not_stored;
 use super::feelings::Feelings;
 use super::turn;
@@ -181,11 +182,19 @@ impl Shared {
         shutdown: CancellationToken,
     ) -> Option<Pending> {
         let session = submission.session.unwrap_or_else(|| session::MAIN.to_owned());
+        let id = submission.id;
+        match again::turn_of(self, &session, id.as_deref()).await {
+            Ok(None) => {}
+            known => {
+                let _ = reply.send(known.and_then(|turn| turn.ok_or(Refused::Stopping)));
+                return None;
+            }
+        }
         let settings = self.settings.load_full();
         let clean = sanitise::untrusted(&submission.text);
         let moved = self.feelings.hear(&clean, &settings.nudges);
         let sent = volatile::with_block(&clean, &*self.clock, &settings.zone, &moved);
-        match self.sessions.begin(&session, &submission.text, &sent).await {
+        match self.sessions.begin(&session, &submission.text, &sent, id.as_deref()).await {
             Ok(begun) => {
                 self.feelings.nudge(moved.nudge);
                 let person = CancellationToken::new();
@@ -194,14 +203,17 @@ impl Shared {
                     let now_ms = self.clock.now().as_millisecond();
                     self.audience.titled(&session, &title, now_ms);
                 }
+                let said = Said { text: submission.text, id };
                 let (telling, events) =
-                    self.audience.begin(&session, begun.turn, &submission.text, submission.seat);
+                    self.audience.begin(&session, begun.turn, said, submission.seat);
                 self.running()
                     .entry(session.clone())
                     .or_default()
                     .push((begun.turn, person.clone()));
                 // The door may be gone; the turn goes on all the same.
-                let _ = reply.send(Ok(Turn { session: session.clone(), turn: begun.turn, events }));
+                let turn = begun.turn;
+                let _ =
+                    reply.send(Ok(Turn { session: session.clone(), turn, events, again: false }));
                 Some(Pending {
                     session,
                     turn: begun.turn,

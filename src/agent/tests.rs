@@ -311,8 +311,7 @@ async fn what_cannot_be_taken_on_is_refused_before_anything_is_stored() {
             session: session.map(str::to_owned),
             text: text.to_owned(),
             backend: backend.map(str::to_owned),
-            answer_tokens_max: None,
-            seat: None,
+            ..Submission::default()
         };
         let agent = Arc::clone(&house.agent);
         async move { agent.submit(submission).await.err() }
@@ -490,4 +489,63 @@ async fn a_session_is_renamed_and_taken_away_for_good_but_not_under_a_running_tu
     let lines: Vec<_> = second.history().await.into_iter().map(|(text, _)| text).collect();
     assert_eq!(lines, ["who are you?", "New."]);
     second.close().await;
+}
+
+fn named(id: &str, words: &str) -> Submission {
+    Submission { text: words.to_owned(), id: Some(id.to_owned()), ..Submission::default() }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_comes_again_is_not_asked_again() {
+    let house = house();
+    house.hailo.then(says(&["Once ", "only."]));
+    let first = house.agent.submit(named("m1", "hi")).await.unwrap();
+    // While it runs: both hear all of it.
+    let again = house.agent.submit(named("m1", "hi")).await.unwrap();
+    assert_eq!((first.again, again.again, again.turn), (false, true, 1));
+    let heard = told(first).await;
+    assert_eq!(heard.0, "Once only.");
+    assert_eq!(told(again).await, heard);
+    // After its end: the same, from the log.
+    let late = house.agent.submit(named("m1", "hi")).await.unwrap();
+    assert!(late.again && late.events.is_over());
+    assert_eq!(told(late).await, heard);
+    // Another id, and another session, are other messages.
+    house.hailo.then(says(&["Two."]));
+    house.hailo.then(says(&["Three."]));
+    let other = house.agent.submit(named("m2", "hi")).await.unwrap();
+    assert_eq!((other.again, other.turn), (false, 2));
+    told(other).await;
+    let elsewhere = Submission { session: Some("b".into()), ..named("m1", "hi") };
+    let elsewhere = house.agent.submit(elsewhere).await.unwrap();
+    assert_eq!((elsewhere.again, elsewhere.turn), (false, 1));
+    told(elsewhere).await;
+    assert_eq!(house.history().await.len(), 4);
+    assert_eq!(house.hailo.requests.lock().unwrap().len(), 3);
+    assert_eq!(house.agent.audience().readers(), 0);
+
+    // After a restart too.
+    let second = house_in(house.close().await);
+    let late = second.agent.submit(named("m1", "hi")).await.unwrap();
+    assert!(late.again);
+    assert_eq!(told(late).await, heard);
+    assert_eq!(second.hailo.requests.lock().unwrap().len(), 0);
+    second.close().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn however_a_turn_ended_it_is_told_so_again() {
+    let house = house();
+    house.hailo.then(vec![text("Half "), fault(Class::Truncated, Phase::Stream)]);
+    let failed = told(house.agent.submit(named("f", "hi")).await.unwrap()).await;
+    house.hailo.then(song());
+    let sung = house.agent.submit(named("c", "sing")).await.unwrap();
+    house.agent.cancel(None);
+    let cancelled = told(sung).await;
+    for (id, heard) in [("f", failed), ("c", cancelled)] {
+        let again = house.agent.submit(named(id, "?")).await.unwrap();
+        assert!(again.again);
+        assert_eq!(told(again).await, heard, "{id}");
+    }
+    house.close().await;
 }

@@ -251,7 +251,8 @@ impl Prompt for Ledger<'_> {
         let budget = window::Budget { prompt_tokens_max, turns_max: self.settings.turns_max };
         let window = window::build(&self.settings.system, &self.past, newest, budget)
             .map_err(|error| NoRoom(error.to_string()))?;
-        Ok(Fitted { messages: window.messages, clipped: window.clipped })
+        let window::Window { messages, clipped, voices, .. } = window;
+        Ok(Fitted { messages, clipped, voices })
     }
 }
 

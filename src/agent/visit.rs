@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::audience::{Happening, Seat, Snap};
-use super::{Converse, Submission, frames};
+use super::audience::{Happening, Said, Seat, Snap};
+use super::{Converse, Submission, Turn, TurnEvent, frames};
 use crate::limits;
 use crate::session::wire::{
     self, BadFrame, ClientFrame, HistoryLine, Metadata, ServerFrame, SessionInfo, Status,
@@ -58,14 +58,15 @@ impl Visit {
         visit
     }
 
-    /// The first frame.
+    /// The first frame. `assets` names the page's files where the door serves a page.
     #[must_use]
-    pub fn greeting(&self) -> ServerFrame {
+    pub fn greeting(&self, assets: Option<&str>) -> ServerFrame {
         ServerFrame::Ready {
             v: wire::VERSION,
             client_id: format!("client-{:012x}", fastrand::u64(..1 << 48)),
             designation: self.snapshot.load().designation.clone(),
             chat_id: self.chat_id.clone(),
+            assets: assets.map(str::to_owned).filter(|_| self.manners == Manners::Browser),
         }
     }
 
@@ -86,14 +87,10 @@ impl Visit {
         let frame = match self.seat.next().await {
             Happening::Behind => return Err(TooFarBehind),
             Happening::Turn { session, turn, event } => {
-                let told = frames::of_event(&session, turn, event);
-                return Ok(match self.manners {
-                    Manners::CashCode => for_cashcode(told),
-                    Manners::Terminal | Manners::Browser => told,
-                });
+                return Ok(self.manners.of_event(&session, turn, event));
             }
-            Happening::Said { session, turn, text } => {
-                ServerFrame::User { chat_id: session, turn, content: text }
+            Happening::Said { session, turn, said } => {
+                ServerFrame::User { chat_id: session, turn, content: said.text, id: said.id }
             }
             Happening::Titled { session, title, updated_ms } => {
                 let at = Timestamp::from_millisecond(updated_ms).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -140,9 +137,13 @@ impl Visit {
                 Ok(sessions) => ServerFrame::Sessions { sessions },
                 Err(refused) => refused.frame(None),
             },
-            ClientFrame::History { chat_id, limit } => {
+            ClientFrame::History { chat_id, limit, before } => {
                 let chat_id = chat_id.or_else(|| self.chat_id.clone());
-                match self.converse.history(chat_id.as_deref(), limit).await {
+                let lines = match before {
+                    None => self.converse.history(chat_id.as_deref(), limit).await,
+                    Some(turn) => self.converse.earlier(chat_id.as_deref(), turn, limit).await,
+                };
+                match lines {
                     Ok(lines) => {
                         let turns = lines.into_iter().map(HistoryLine::from).collect();
                         ServerFrame::History { chat_id, turns }
@@ -150,9 +151,9 @@ impl Visit {
                     Err(refused) => refused.frame(chat_id),
                 }
             }
-            ClientFrame::Message { chat_id, content, metadata } => {
+            ClientFrame::Message { chat_id, content, metadata, id } => {
                 let session = chat_id.or_else(|| self.chat_id.clone());
-                return self.submit(session, content, metadata).await;
+                return self.submit(session, Said { text: content, id }, metadata).await;
             }
         };
         vec![reply]
@@ -197,7 +198,7 @@ impl Visit {
     async fn submit(
         &mut self,
         session: Option<String>,
-        text: String,
+        said: Said,
         metadata: Metadata,
     ) -> Vec<ServerFrame> {
         let backend = match self.backend(metadata) {
@@ -216,10 +217,29 @@ impl Visit {
         }
         let chat_id = session.clone();
         let seat = Some(self.seat.number());
-        let submission = Submission { session, text, backend, answer_tokens_max: None, seat };
+        let Said { text, id } = said;
+        let named = id.clone();
+        let submission = Submission { session, text, backend, answer_tokens_max: None, id, seat };
         match self.converse.submit(submission).await {
-            Ok(turn) => self.seat.adopt(turn.events),
+            Ok(turn) => told.extend(self.taken(turn, named).await),
             Err(refused) => told.push(refused.frame(chat_id)),
+        }
+        told
+    }
+
+    /// A message was taken on: what its client is told of that now, and is to hear later.
+    async fn taken(&mut self, turn: Turn, id: Option<String>) -> Vec<ServerFrame> {
+        let Turn { session: chat_id, turn, mut events, again } = turn;
+        let mut told = Vec::new();
+        if let Some(id) = id {
+            told.push(ServerFrame::Taken { chat_id: chat_id.clone(), turn, id, again });
+        }
+        if again && events.is_over() {
+            while let Some(event) = events.recv().await {
+                told.extend(self.manners.of_event(&chat_id, turn, event));
+            }
+        } else {
+            self.seat.adopt(events);
         }
         told
     }
@@ -260,9 +280,21 @@ fn snapshot(chat_id: &str, snap: Snap) -> ServerFrame {
     ServerFrame::Snapshot {
         chat_id: chat_id.to_owned(),
         turn: snap.turn,
-        content: snap.said,
+        content: snap.said.text,
+        id: snap.said.id,
         text: snap.text,
         about_s: snap.about_s,
+    }
+}
+
+impl Manners {
+    /// What happened in a turn, as such a client is told it.
+    fn of_event(self, chat_id: &str, turn: u64, event: TurnEvent) -> Vec<ServerFrame> {
+        let told = frames::of_event(chat_id, turn, event);
+        match self {
+            Self::CashCode => for_cashcode(told),
+            Self::Terminal | Self::Browser => told,
+        }
     }
 }
 

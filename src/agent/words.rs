@@ -35,6 +35,22 @@ pub fn for_person(error: &TurnError) -> (String, &'static str) {
     }
 }
 
+/// The stable word that a log has, as ours; what another program wrote there is `internal`.
+#[must_use]
+pub fn known_code(code: &str) -> &'static str {
+    const CODES: [&str; 8] = [
+        "offline",
+        "broke_off",
+        "preempted",
+        "overloaded",
+        "too_late",
+        "no_such_backend",
+        "interrupted",
+        "internal",
+    ];
+    CODES.iter().find(|known| **known == code).copied().unwrap_or("internal")
+}
+
 fn provider(error: &ProviderError) -> (String, &'static str) {
     match error {
         ProviderError::Offline { retry_after, causes } => offline(*retry_after, causes),
@@ -89,10 +105,15 @@ fn reason(cause: &Cause) -> String {
         Some(Class::Truncated) => format!("its server stopped in the middle ({detail})"),
         Some(Class::Busy) => "its server is busy".to_owned(),
         Some(Class::Unauthorised) => format!("it refused my key ({detail}); see openai.api_key"),
+        Some(Class::Unsupported(field)) => {
+            format!("its model {} does not take {}", cause.model, field.as_str())
+        }
         Some(Class::EmptyAnswer) => "it gave an empty answer".to_owned(),
         Some(Class::BadOutput) => "it gave garbage".to_owned(),
         Some(Class::ThinkOverrun) => "it thought and never came to an answer".to_owned(),
-        Some(Class::ModelMissing | Class::OurBug | Class::ServerError) | None => detail.to_owned(),
+        Some(Class::ModelMissing | Class::OurBug | Class::ServerError | Class::Strained) | None => {
+            detail.to_owned()
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use super::code;
 use super::exchange::{self, End, Interrupts, Known, Show};
 use super::link::Link;
 use super::place::{PlaceArgs, Places};
+use super::{RESERVE, RESERVE_SPEAKS};
 use crate::limits;
 use crate::session::wire::{ClientFrame, Metadata};
 
@@ -130,6 +131,7 @@ async fn ask(
         chat_id: args.session.clone(),
         content: question,
         metadata: Metadata::for_backend(args.backend.clone()),
+        id: None,
     };
     let mut known = Known { chat_id: args.session.clone(), turn: None };
     let mut page = Page { streams, json: args.json, clean: Clean::default(), text: String::new() };
@@ -183,7 +185,10 @@ impl Page<'_> {
         }
         let (code, says) = match end {
             End::Done(done) => {
-                let cut = done.cut.then(|| "the answer was cut at its longest".to_owned());
+                let cut = done.cut.then_some("the answer was cut at its longest");
+                let reserve = (done.backend == RESERVE).then_some(RESERVE_SPEAKS);
+                let says: Vec<&str> = cut.into_iter().chain(reserve).collect();
+                let says = (!says.is_empty()).then(|| says.join("\n"));
                 report.session = Some(done.chat_id);
                 report.turn = Some(done.turn);
                 report.backend = Some(done.backend);
@@ -192,7 +197,7 @@ impl Page<'_> {
                 report.first_word_ms = Some(done.first_word_ms);
                 report.cut = done.cut;
                 report.clipped = done.clipped;
-                (code::OK, cut.filter(|_| self.streams.err_is_tty))
+                (code::OK, says.filter(|_| self.streams.err_is_tty))
             }
             End::Failed { detail, code } => {
                 let exit = exchange::exit_code(&code);

@@ -26,6 +26,7 @@ use super::exchange::{self, End, Interrupts, Known};
 use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
 use super::status;
+use super::{RESERVE, RESERVE_SPEAKS};
 use crate::limits;
 use crate::session::wire::{ClientFrame, Done, HistoryLine, Metadata, ServerFrame, is_chat_id};
 
@@ -79,6 +80,8 @@ struct Chat {
     last_turn: u64,
     /// Text that is put on the line again.
     kept: String,
+    /// The person knows that the reserve speaks.
+    told_of_reserve: bool,
 }
 
 /// Whether the conversation goes on.
@@ -106,6 +109,7 @@ impl Chat {
             backend: None,
             last_turn: 0,
             kept: String::new(),
+            told_of_reserve: false,
         };
         if args.new {
             chat.new_session().await.map_err(refused)?;
@@ -255,6 +259,7 @@ impl Chat {
             chat_id: self.session.clone(),
             content: text.to_owned(),
             metadata: Metadata::for_backend(self.backend.clone()),
+            id: None,
         };
         let mut known = Known { chat_id: self.session.clone(), turn: None };
         // A Ctrl-C that came too late for the last answer does not stop the next.
@@ -292,6 +297,12 @@ impl Chat {
             End::Done(done) => {
                 screen.end()?;
                 after(&mut screen, &done)?;
+                let is_reserve = done.backend == RESERVE;
+                if is_reserve && !self.told_of_reserve {
+                    screen.note(RESERVE_SPEAKS)?;
+                }
+                // Told again when it takes over again.
+                self.told_of_reserve = is_reserve;
                 self.last_turn = done.turn;
             }
             End::Lost(error) => {

@@ -13,6 +13,9 @@ use crate::config::{Inspection, inspect};
 /// Exit code for a configuration that the program would not start with (sysexits `EX_CONFIG`).
 const EXIT_CONFIG: u8 = 78;
 
+/// Settings wider than this do not push the sources of all others out of the window.
+const WIDTH_MAX: usize = 64;
+
 /// Check the configuration and show every problem at once.
 #[derive(Debug, Clone, Default, Args)]
 pub struct CheckArgs {
@@ -57,7 +60,8 @@ fn report(args: &CheckArgs, inspection: &Inspection) -> (String, u8) {
     }
     if args.effective {
         let lines = values.effective();
-        let width = lines.iter().map(|line| line.path.len() + line.value.len()).max().unwrap_or(0);
+        let widths = lines.iter().map(|line| line.path.len() + line.value.len());
+        let width = widths.filter(|width| *width <= WIDTH_MAX).max().unwrap_or(0);
         for effective in lines {
             let setting = format!("{}: {}", effective.path, effective.value);
             line(&mut text, format_args!("{setting:<0$}  # {1}", width + 2, effective.source));

@@ -1,7 +1,7 @@
 //! The command line: one file a verb.
 //!
 //! The client verbs (`chat`, `ask`, `status`) talk to the daemon over its socket and know nothing
-//! else of it; `run` becomes the daemon.
+//! else of it; `model` sees to files that the daemon looks at by itself; `run` becomes the daemon.
 
 mod ask;
 mod chat;
@@ -10,6 +10,7 @@ mod clean;
 mod exchange;
 mod link;
 mod markdown;
+mod model;
 mod place;
 mod run;
 #[cfg(feature = "sim")]
@@ -27,6 +28,7 @@ pub use self::chat::ChatArgs;
 use self::chat::Look;
 use self::check::CheckArgs;
 use self::exchange::Interrupts;
+pub use self::model::ModelArgs;
 pub use self::place::PlaceArgs;
 pub use self::run::RunArgs;
 pub use self::status::StatusArgs;
@@ -46,6 +48,13 @@ mod code {
     pub(super) const INTERRUPTED: u8 = 130;
 }
 
+/// The backend that is a small model inside the daemon.
+const RESERVE: &str = "reserve";
+
+/// What a person must know before they judge its answers.
+const RESERVE_SPEAKS: &str = "a small reserve model answers, and it is often wrong; for good \
+     answers start Ollama with qwen2.5:1.5b";
+
 /// A resident companion for a Raspberry Pi 5 with a Hailo-10H NPU
 #[derive(Debug, Parser)]
 #[command(name = "crayfish", version, args_conflicts_with_subcommands = true)]
@@ -63,6 +72,7 @@ enum Verb {
     Ask(AskArgs),
     Status(StatusArgs),
     Check(CheckArgs),
+    Model(ModelArgs),
     #[cfg(feature = "sim")]
     Sim(sim::SimArgs),
 }
@@ -91,7 +101,10 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     match line.verb.unwrap_or(Verb::Run(line.run)) {
-        Verb::Run(args) => daemon::run(args.into()),
+        Verb::Run(args) => {
+            let fetch = model::offer(&args);
+            daemon::run(args.wish(fetch))
+        }
         Verb::Check(args) => check::run(&args, &mut io::stdout().lock()),
         #[cfg(feature = "sim")]
         Verb::Sim(args) => sim::run(&args, &mut io::stdout().lock()),
@@ -103,7 +116,7 @@ pub fn main(words: impl IntoIterator<Item = OsString>) -> u8 {
 /// daemon, whose code is that of `sysexits.h`: a service manager must not start it again.
 fn usage_code(verb: Option<&OsString>) -> u8 {
     let client = |verb: &OsString| {
-        ["chat", "ask", "status", "check"].iter().any(|known| verb.as_os_str() == *known)
+        ["chat", "ask", "status", "check", "model"].iter().any(|known| verb.as_os_str() == *known)
     };
     if verb.is_some_and(client) { code::USAGE } else { daemon::exit::USAGE }
 }
@@ -137,6 +150,7 @@ fn converse(verb: &Verb) -> u8 {
                 ask::run(args, input, streams).await
             }
             Verb::Status(args) => status::run(args, &mut out, &mut err).await,
+            Verb::Model(args) => model::run(args, &mut out, &mut err).await,
             Verb::Run(_) | Verb::Check(_) => code::USAGE,
             #[cfg(feature = "sim")]
             Verb::Sim(_) => code::USAGE,

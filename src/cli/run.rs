@@ -17,8 +17,9 @@ pub struct RunArgs {
     pub state: Option<PathBuf>,
 }
 
-impl From<RunArgs> for Wish {
-    fn from(args: RunArgs) -> Self {
-        Self { config: args.config, state: args.state }
+impl RunArgs {
+    /// What the daemon is asked for; `fetch` allows it to fetch a model without asking.
+    pub(super) fn wish(self, fetch: bool) -> Wish {
+        Wish { config: self.config, state: self.state, fetch }
     }
 }

@@ -14,7 +14,7 @@ const STEPS: u32 = 40;
 /// Run the whole daemon in a simulated world
 #[derive(Debug, Clone, Args)]
 pub(super) struct SimArgs {
-    /// The world's seed; with --nightly the first one
+    /// The world's seed; with --nightly and --seeds the first one
     #[arg(default_value_t = 0)]
     seed: u64,
     /// Acts and blows of a run
@@ -26,13 +26,17 @@ pub(super) struct SimArgs {
     /// Run seed after seed until one fails or the program is stopped
     #[arg(long)]
     nightly: bool,
+    /// Run so many seeds, or up to the first one that fails
+    #[arg(long, default_value_t = 1, conflicts_with = "nightly")]
+    seeds: u64,
 }
 
 /// Runs one seed, or seeds without end.
 pub(super) fn run(args: &SimArgs, out: &mut dyn Write) -> u8 {
     let scratch = scratch();
     let mut seed = args.seed;
-    loop {
+    let mut left = args.seeds;
+    while args.nightly || left > 0 {
         let options =
             Options { seed, steps: args.steps, trace: args.trace, scratch: scratch.clone() };
         let _unread = writeln!(out, "seed {seed}, {} steps", args.steps);
@@ -48,11 +52,10 @@ pub(super) fn run(args: &SimArgs, out: &mut dyn Write) -> u8 {
             "held: {} lives, {} questions, {} answers",
             report.lives, report.questions, report.answers
         );
-        if !args.nightly {
-            return code::OK;
-        }
         seed = seed.wrapping_add(1);
+        left = left.saturating_sub(1);
     }
+    code::OK
 }
 
 /// Memory where there is some: the runs write a lot and keep nothing.

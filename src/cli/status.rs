@@ -9,6 +9,7 @@ use super::clean::Clean;
 use super::code;
 use super::link::{Link, LinkError};
 use super::place::{PlaceArgs, Places};
+use super::{RESERVE, RESERVE_SPEAKS};
 use crate::session::wire::{BackendStatus, ClientFrame, MoodStatus, ServerFrame, Status};
 
 /// Show what the daemon does and what is degraded
@@ -79,6 +80,9 @@ pub(super) fn table(status: &Status) -> String {
     for backend in &status.backends {
         row(&backend.slot, &line(backend));
     }
+    if status.active_backend == RESERVE {
+        row("notice", RESERVE_SPEAKS);
+    }
     for notice in &status.notices {
         row("notice", notice);
     }
@@ -92,6 +96,12 @@ fn line(backend: &BackendStatus) -> String {
     }
     if let Some(rate) = backend.tokens_per_s {
         let _ = write!(line, ", {rate:.1} tokens/s");
+    }
+    if let Some(first_token_ms) = backend.first_token_ms {
+        let _ = write!(line, ", first token after {:.1} s", first_token_ms / 1000.0);
+    }
+    if let (Some(half), Some(most)) = (backend.gap_p50_ms, backend.gap_p99_ms) {
+        let _ = write!(line, ", gaps {half:.0} ms (99 of 100 within {most:.0} ms)");
     }
     if backend.degraded {
         line.push_str(" (much slower than it was)");
@@ -146,6 +156,10 @@ mod tests {
                 last_error: Some("down".into()),
                 tokens_per_s: Some(7.5),
                 degraded: true,
+                head_ms: Some(3.0),
+                first_token_ms: Some(410.0),
+                gap_p50_ms: Some(140.2),
+                gap_p99_ms: Some(151.0),
             }],
             notices: vec!["the disk is full".into()],
             mood: Some(MoodStatus {
@@ -165,10 +179,13 @@ inference offline: nobody listens
 database  cannot be written
 mood      sorrow (+0.15): joy 0.20, anger 0.00, sorrow 0.15, excitement 0.00, calm 0.52
 primary   hailo with qwen2:1.5b, breaker open, next try in 12 s, \
-7.5 tokens/s (much slower than it was), last fault: down
+7.5 tokens/s, first token after 0.4 s, gaps 140 ms (99 of 100 within 151 ms) \
+(much slower than it was), last fault: down
 notice    the disk is full
 ";
         assert_eq!(table(&status), expected);
+        let reserve = Status { active_backend: "reserve".into(), ..status };
+        assert!(table(&reserve).contains("notice    a small reserve model answers"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! - A value that fails its rule leaves the key at its default and an error in the list.
 //! - No message quotes a secret or what `${...}` was replaced by.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::cross;
 use super::env::Env;
@@ -40,13 +40,12 @@ pub fn check(bytes: &[u8], mode: Option<u32>, env: &dyn Env) -> Checked {
         open_to_others: mode.is_some_and(|mode| mode & OTHERS != 0),
         mode: mode.unwrap_or(0),
         values: Values::default(),
-        unused: BTreeMap::new(),
         renamed: Vec::new(),
         problems,
     };
     walk.root(&root);
     walk.rename();
-    let Walk { values, unused, mut problems, .. } = walk;
+    let Walk { values, mut problems, .. } = walk;
     if problems.len() >= CONFIG_PROBLEMS_MAX {
         let says = format!("has more than {CONFIG_PROBLEMS_MAX} problems; the rest is not shown");
         problems.push(Problem::error("", 0, says, "is this the right file?"));
@@ -56,21 +55,17 @@ pub fn check(bytes: &[u8], mode: Option<u32>, env: &dyn Env) -> Checked {
         .filter(|problem| problem.severity == Severity::Error)
         .map(|problem| problem.path.as_str())
         .collect();
-    let crossed = cross::check(&values, &unused, &|path| !bad.contains(path));
+    let crossed = cross::check(&values, &|path| !bad.contains(path));
     problems.extend(crossed);
     problems.sort_by_key(|problem| (problem.line == 0, problem.line));
     Checked { values, problems }
 }
-
-/// Values of keys without effect, with their lines.
-pub(super) type Unused = BTreeMap<&'static str, (Value, usize)>;
 
 struct Walk<'a> {
     env: &'a dyn Env,
     open_to_others: bool,
     mode: u32,
     values: Values,
-    unused: Unused,
     renamed: Vec<(&'static Renamed, bool, usize)>,
     problems: Vec<Problem>,
 }
@@ -160,7 +155,6 @@ impl Walk<'_> {
         match self.read(&rule, &entry.node) {
             Ok((value, origin)) => {
                 self.warn_of_open_secret(path, &value, &origin, entry.line);
-                self.unused.insert(path, (value, entry.line));
                 let says = format!("known ({says}), but without effect in this version");
                 self.problems.push(Problem::error(path, entry.line, says, "").as_note());
             }

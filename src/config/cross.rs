@@ -1,37 +1,19 @@
 //! Checks that concern more than one key (pure).
 
-use super::check::Unused;
 use super::problem::Problem;
 use super::sections::hardware::{self, Backend};
-use super::sections::{openai, provider, web_chat};
-use super::value::Value;
+use super::sections::{governor, openai, provider, web_chat};
 use super::values::Values;
 
 /// Finds contradictions between keys. `sound` tells whether a key's own value was accepted;
 /// contradictions with a default that stands in for a refused value are not worth telling.
-pub(super) fn check(
-    values: &Values,
-    unused: &Unused,
-    sound: &dyn Fn(&str) -> bool,
-) -> Vec<Problem> {
+pub(super) fn check(values: &Values, sound: &dyn Fn(&str) -> bool) -> Vec<Problem> {
     let mut problems = Vec::new();
     slots(values, sound, &mut problems);
     openai_server(values, sound, &mut problems);
     breaker(values, sound, &mut problems);
     doors(values, sound, &mut problems);
-    for (limit, release) in [
-        ("hardware.thermal_limit_celsius", "hardware.thermal_release_celsius"),
-        ("hardware.ram_limit_pct", "hardware.ram_release_pct"),
-    ] {
-        if let (Some((Value::Number(limit_is), _)), Some((Value::Number(release_is), line))) =
-            (unused.get(limit), unused.get(release))
-            && release_is >= limit_is
-        {
-            let says = format!("{release_is} is not below {limit} ({limit_is})");
-            let fix = "write a smaller value, or 0 for 5 below the limit";
-            problems.push(Problem::error(release, *line, says, fix).as_warning());
-        }
-    }
+    body(values, sound, &mut problems);
     problems
 }
 
@@ -95,6 +77,32 @@ fn breaker(values: &Values, sound: &dyn Fn(&str) -> bool, problems: &mut Vec<Pro
         let says = format!("is longer than {} ({} s)", most.path(), longest.as_secs_f64());
         let line = values.line(first.path()).max(values.line(most.path()));
         problems.push(Problem::error(first.path(), line, says, "swap the two values"));
+    }
+}
+
+fn body(values: &Values, sound: &dyn Fn(&str) -> bool, problems: &mut Vec<Problem>) {
+    let releases = [
+        (&hardware::THERMAL_LIMIT, &hardware::THERMAL_RELEASE),
+        (&hardware::RAM_LIMIT, &hardware::RAM_RELEASE),
+    ];
+    for (limit, release) in releases {
+        let (limit_is, release_is) = (values.get(limit), values.get(release));
+        let path = release.path();
+        if sound(path) && sound(limit.path()) && release_is > 0.0 && release_is >= limit_is {
+            let says = format!("{release_is} is not below {} ({limit_is})", limit.path());
+            let fix = "write a smaller value, or 0 for 5 below the limit";
+            problems.push(Problem::error(path, values.line(path), says, fix).as_warning());
+        }
+    }
+    let ladder = [&governor::SHORT_BELOW, &governor::CHEAP_BELOW, &governor::NO_MODEL_BELOW];
+    for (first, next) in ladder.iter().zip(&ladder[1..]) {
+        let (first_is, next_is) = (values.get(*first), values.get(*next));
+        if sound(first.path()) && sound(next.path()) && first_is < next_is {
+            let says = format!("{next_is} is more than {} ({first_is})", first.path());
+            let line = values.line(first.path()).max(values.line(next.path()));
+            let fix = "the steps come in the order short, cheap, no_model";
+            problems.push(Problem::error(next.path(), line, says, fix));
+        }
     }
 }
 

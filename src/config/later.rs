@@ -39,34 +39,11 @@ pub const RENAMED: &[Renamed] = &[Renamed {
 /// Sections and subtrees that belong to others and are not looked into.
 pub const OPAQUE: &[&str] = &["plugins", "skills.enabled"];
 
-const PERCENT: Rule = Rule::Number { min: 0.0, max: 100.0, unit: "percent" };
-const CELSIUS: Rule = Rule::Number { min: 0.0, max: 110.0, unit: "degrees Celsius" };
 const COUNT: Rule = Rule::Whole { min: 0, max: 10_000, unit: "" };
 const TEXT: Rule = Rule::Text { min: 0, max: 4096 };
 
 /// Keys without effect.
 pub const LATER: &[Later] = &[
-    later("system.duty_start", "start of the waking day", Rule::TimeOfDay),
-    later("system.sleep_start", "start of sleep", Rule::TimeOfDay),
-    later(
-        "system.pulse_interval_seconds",
-        "time between heartbeats",
-        Rule::Whole { min: 1, max: 3600, unit: "seconds" },
-    ),
-    later(
-        "system.idle_proactive_minutes",
-        "quiet time before curiosity",
-        Rule::Whole { min: 1, max: 1440, unit: "minutes" },
-    ),
-    later("hardware.thermal_limit_celsius", "temperature that counts as stress", CELSIUS),
-    later("hardware.thermal_release_celsius", "temperature at which stress ends", CELSIUS),
-    later("hardware.ram_limit_pct", "memory use that counts as stress", PERCENT),
-    later("hardware.ram_release_pct", "memory use at which stress ends", PERCENT),
-    later(
-        "hardware.vitals_cache_ttl_seconds",
-        "age at which vitals are read again",
-        Rule::Number { min: 0.0, max: 3600.0, unit: "seconds" },
-    ),
     later("api_keys.telegram_token", "the Telegram bot's token", Rule::Secret),
     later("api_keys.telegram_user_id", "whom the Telegram bot answers", TEXT),
     later("tools.searxng_url", "a search engine", Rule::MaybeUrl),

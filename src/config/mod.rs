@@ -41,11 +41,14 @@ use self::env::Env;
 use self::problem::{Problem, Severity};
 use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
+use self::sections::events::EventsKept;
+use self::sections::governor::{Governor, Vitals};
 use self::sections::gpio::Gpio;
 use self::sections::hardware::Hardware;
 use self::sections::mood::Mood;
 use self::sections::openai::Openai;
 use self::sections::provider::Provider;
+use self::sections::reserve::{Model, Reserve};
 use self::sections::storage::{Log, Storage};
 use self::sections::system::System;
 use self::sections::web_chat::WebChat;
@@ -76,6 +79,16 @@ pub struct Config {
     pub gpio: Gpio,
     /// Timeouts and breaker.
     pub provider: Provider,
+    /// Where the vital signs are read.
+    pub vitals: Vitals,
+    /// What is given up before the processor is too hot.
+    pub governor: Governor,
+    /// How long happenings are kept.
+    pub events: EventsKept,
+    /// The small model inside the process.
+    pub reserve: Reserve,
+    /// Its file.
+    pub model: Model,
     /// The database.
     pub storage: Storage,
     /// The log.
@@ -96,6 +109,11 @@ impl Config {
             mood: Mood::new(values),
             gpio: Gpio::new(values),
             provider: Provider::new(values),
+            vitals: Vitals::new(values),
+            governor: Governor::new(values),
+            events: EventsKept::new(values),
+            reserve: Reserve::new(values),
+            model: Model::new(values),
             storage: Storage::new(values),
             log: Log::new(values),
         }

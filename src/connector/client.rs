@@ -42,7 +42,7 @@ where
 {
     let mut lines = Lines::new(reader, limits::FRAME_BYTES_MAX);
     let mut visit = Visit::new(door.converse, door.snapshot, Manners::Terminal);
-    send(&mut writer, &[visit.greeting()]).await?;
+    send(&mut writer, &[visit.greeting(None)]).await?;
     // A client may close its sending half and still wait for its answers.
     let mut listening = true;
     while listening || !visit.is_idle() {

@@ -23,6 +23,7 @@
 //! | terminal | unix socket, clients | accept, lines | restarts | 2 | 8 s |
 //! | agent | turns | messages | process exits with 70 | 2 | 8 s |
 //! | recovery | probes, warm-up | timer, open breakers | restarts | 2 | 1 s |
+//! | model | a download of the reserve's model | timer | restarts | 2 | 1 s |
 //! | status | snapshot, status line | happenings, timer | restarts | 5 | 1 s |
 //! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
 //! | panel | light, button, sensors, where there are some | edges, timer | restarts | 5 | 1 s |
@@ -42,14 +43,17 @@
 
 mod backends;
 pub mod beat;
+mod download;
 pub mod exit;
 pub mod log;
+mod machine;
 #[cfg(all(feature = "gpio", target_arch = "aarch64"))]
 mod panel;
 pub mod paths;
 #[cfg(any(test, feature = "sim"))]
 pub(crate) mod rehearsal;
 mod reload;
+mod restart;
 pub mod signals;
 mod starts;
 mod status;

@@ -1,7 +1,7 @@
 //! The daemon for the simulation: the same parts in the same order as in `wiring`, with an outside
 //! that is handed in, and without the doors that need sockets.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::Stream;
@@ -31,6 +31,8 @@ pub(crate) struct World {
     pub(crate) clock: Arc<dyn WallClock>,
     pub(crate) http: Arc<dyn Http>,
     pub(crate) medium: Arc<dyn Medium>,
+    /// Root of the files that show the machine.
+    pub(crate) machine: PathBuf,
 }
 
 /// A daemon that was started.
@@ -64,12 +66,14 @@ async fn begin(state: &Path, world: World) -> Result<Running, StartError> {
     loaded.path = None;
     let paths = Paths { state: state.to_owned(), runtime: state.join("run") };
     let lock = wiring::lock(&paths)?;
-    let wish = Wish { config: Some(file), state: None };
+    let wish = Wish { config: Some(file), ..Wish::default() };
     let manager = Arc::new(Manager::absent());
     let ground =
         Ground { wish, loaded, paths, level: None, manager, started: Instant::now(), _lock: lock };
-    let World { clock, http, medium } = world;
-    let (house, store_task, agent_task) = wiring::build(&ground, Outside { clock, http, medium })?;
+    let World { clock, http, medium, machine } = world;
+    // Its threads would be real ones, outside of the paused clock.
+    let outside = Outside { clock, http, medium, models: None, machine };
+    let (house, store_task, agent_task) = wiring::build(&ground, outside)?;
     let supervisor = Supervisor::new(house.events.clone());
     let asked = Arc::new(Notify::new());
     starts::store(&supervisor, &house, store_task)?;

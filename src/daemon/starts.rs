@@ -8,6 +8,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
 use super::beat;
+use super::download::{self, Download};
 use super::reload::{self, Reload};
 use super::status;
 use super::supervisor::Supervisor;
@@ -18,9 +19,13 @@ use crate::agent::Converse;
 use crate::agent::feelings::{self, Condition};
 use crate::agent::service::AgentTask;
 use crate::config::secrets::Secret;
+use crate::config::sections::hardware::Backend;
+use crate::config::sections::reserve::Fetch;
 use crate::connector::terminal::{self, Socket};
 use crate::http::access::Access;
 use crate::http::server::{self, Service};
+use crate::model::Shelf;
+use crate::model::fetch::Order;
 use crate::session::MAIN;
 use crate::store::StoreTask;
 
@@ -149,7 +154,7 @@ pub(super) fn doors(
     Ok(())
 }
 
-/// The status, the reload and the beat.
+/// The status, the download, the reload and the beat.
 ///
 /// # Errors
 /// `Stopping` during a drain.
@@ -166,6 +171,14 @@ pub(super) fn keepers(
         let manager = Arc::clone(&manager);
         async move {
             status::run(sources, publisher, manager, cx.stop).await;
+            Ok::<_, Infallible>(())
+        }
+    })?;
+    let download = download(ground, house);
+    supervisor.spawn(tasks::MODEL, move |cx| {
+        let download = download.clone();
+        async move {
+            download::run(download, cx.stop).await;
             Ok::<_, Infallible>(())
         }
     })?;
@@ -205,4 +218,24 @@ fn mood(supervisor: &Supervisor, house: &House) -> Result<(), StartError> {
         feelings::keep(Arc::clone(&agent), PULSE, events.clone(), cx.stop)
     })?;
     Ok(())
+}
+
+/// A download of the reserve's model, if somebody allowed it beforehand.
+fn download(ground: &Ground, house: &House) -> Option<Download> {
+    let config = &ground.loaded.config;
+    let may = match config.model.fetch {
+        Fetch::Auto => true,
+        Fetch::Ask | Fetch::Never => ground.wish.fetch,
+    };
+    let has_reserve = house.provider.has(Backend::Reserve.as_str());
+    (may && has_reserve).then(|| Download {
+        shelf: Shelf::of(&ground.paths.state),
+        order: Order {
+            url: config.model.url.as_str().to_owned(),
+            sha256: config.model.sha256.clone(),
+        },
+        provider: Arc::clone(&house.provider),
+        events: house.events.clone(),
+        standing: house.standing.clone(),
+    })
 }

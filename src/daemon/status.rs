@@ -9,6 +9,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 
+use super::download::Standing;
 use super::systemd::Manager;
 use crate::agent::service::Agent;
 use crate::event::{Event, Events};
@@ -24,6 +25,10 @@ const REFRESH: Duration = Duration::from_secs(15);
 /// Notices kept beside those that follow from the state: enough for every part to have one.
 const NOTICES_MAX: usize = 8;
 
+/// What helps where nobody can answer because nothing is there that could.
+const NO_MODEL: &str = "No model is here. For good answers start Ollama with qwen2.5:1.5b; for a \
+     small model inside this program (98 MB): crayfish model fetch";
+
 /// What the snapshot is made of.
 #[derive(Clone)]
 pub(super) struct Sources {
@@ -37,6 +42,8 @@ pub(super) struct Sources {
     pub(super) room: Arc<ArcSwapOption<Room>>,
     /// Sentences from the start that stay true until the next one.
     pub(super) notices: Vec<String>,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// Publishes until `stop`.
@@ -81,6 +88,10 @@ pub(super) fn status_line(now: &Snapshot) -> String {
         (false, Some(error)) => format!("inference offline: {error}"),
         (false, None) => "inference offline".to_owned(),
     };
+    for hung in now.backends.iter().filter_map(|backend| backend.hung.as_ref()) {
+        line.push_str("; ");
+        line.push_str(hung);
+    }
     if !now.store_ok {
         line.push_str("; the database cannot be written");
     }
@@ -97,6 +108,10 @@ pub(super) fn notice(event: &Event) -> Option<String> {
             "{backend} read only {counted} of at least {expected} tokens of a prompt: it cuts \
              prompts in silence. Give it a larger context."
         )),
+        Event::FieldRefused { backend, model, field: "tools" } => Some(format!(
+            "{model} on {backend} does not take tools and is asked without them. A model with \
+             the capability \"tools\" would, for example qwen2.5:1.5b on Ollama."
+        )),
         Event::TaskFailed { task, outcome } => Some(format!("The {task} task {outcome}.")),
         _ => None,
     }
@@ -109,6 +124,7 @@ impl Sources {
         let active = self.provider.active();
         let store = self.store.health();
         let mut notices = notices.to_vec();
+        notices.extend(backends.iter().filter_map(|backend| backend.hung.clone()));
         if store.degraded {
             notices.push(format!(
                 "The database cannot be written; {} writes are kept in memory and tried again.",
@@ -116,10 +132,18 @@ impl Sources {
             ));
         }
         if store.late > 0 {
-            notices.push(format!(
-                "The disk was slow: {} pieces of answers were shown before they were stored.",
-                store.late
-            ));
+            let pieces = match store.late {
+                1 => "1 piece of an answer was".to_owned(),
+                count => format!("{count} pieces of answers were"),
+            };
+            notices.push(format!("The disk was slow: {pieces} shown before being stored."));
+        }
+        match self.standing.sentence() {
+            Some(sentence) => notices.push(sentence),
+            None if active.is_none() && self.provider.misses_reserve() => {
+                notices.push(NO_MODEL.to_owned());
+            }
+            None => {}
         }
         Snapshot {
             designation: self.designation.clone(),
@@ -157,12 +181,21 @@ fn mood(agent: &Agent) -> Mood {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::BackendState;
 
     #[test]
     fn only_what_outlives_its_moment_becomes_a_notice() {
         let aside = "crayfish.db.damaged".to_owned();
         assert!(notice(&Event::StoreReplaced { aside }).is_some());
         assert!(notice(&Event::StoreRecovered).is_none());
+        let refused = |field| Event::FieldRefused {
+            backend: "ollama".into(),
+            model: "tiny:latest".into(),
+            field,
+        };
+        let told = notice(&refused("tools")).unwrap();
+        assert!(told.starts_with("tiny:latest on ollama does not take tools"), "{told}");
+        assert_eq!(notice(&refused("thinking")), None, "nobody misses it");
     }
 
     #[test]
@@ -184,5 +217,8 @@ mod tests {
             status_line(&broken),
             "inference offline: connection refused; the database cannot be written"
         );
+        let hung = BackendState { hung: Some("It hangs.".into()), ..BackendState::default() };
+        let hangs = Snapshot { store_ok: true, backends: vec![hung], ..broken };
+        assert_eq!(status_line(&hangs), "inference offline: connection refused; It hangs.");
     }
 }

@@ -11,9 +11,11 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::backends;
+use super::backends::{self, Lends};
+use super::download::Standing;
 use super::exit::{self, Exit};
 use super::log::{self, LogLevel};
+use super::machine::{Machine, Notes};
 use super::paths::{Env, PathError, Paths};
 use super::reload::{self, settings};
 use super::signals::Signals;
@@ -28,6 +30,7 @@ use crate::config::sections::storage::JournalFsync;
 use crate::config::{self, Config, Loaded};
 use crate::connector::terminal::{self, Socket};
 use crate::event::Events;
+use crate::model::Shelf;
 use crate::net::Http;
 use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
@@ -76,6 +79,8 @@ pub struct Wish {
     pub config: Option<PathBuf>,
     /// `--state`.
     pub state: Option<PathBuf>,
+    /// Whether the reserve's model may be fetched without asking, at this start.
+    pub fetch: bool,
 }
 
 /// What stays the same for the whole life of the process.
@@ -95,6 +100,10 @@ pub(super) struct Outside {
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) http: Arc<dyn Http>,
     pub(super) medium: Arc<dyn Medium>,
+    /// Root of the file system that shows the machine: its memory, its devices.
+    pub(super) machine: PathBuf,
+    /// The models of the reserve; absent where there is none.
+    pub(super) models: Option<Shelf>,
 }
 
 /// The parts of the house.
@@ -109,6 +118,8 @@ pub(super) struct House {
     pub(super) reader: Reader,
     pub(super) room: Arc<ArcSwapOption<Room>>,
     pub(super) notices: Vec<String>,
+    /// How a download of the reserve's model is doing.
+    pub(super) standing: Standing,
 }
 
 /// Runs the daemon to its end and gives the exit code.
@@ -166,7 +177,7 @@ async fn live(wish: Wish, level: Option<LogLevel>) -> Result<Exit, StartError> {
     let ground = Ground { wish, loaded, paths, level, manager, started, _lock: lock };
     let config = Arc::clone(&ground.loaded.config);
 
-    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine())?;
+    let (house, store_task, agent_task) = build(&ground, Outside::of_this_machine(&ground.paths))?;
     let socket = Socket::bind(&ground.paths.socket())?;
     let listener = match config.web_chat.enabled {
         true => Some(listen(config.web_chat.address).await?),
@@ -219,7 +230,7 @@ pub(super) fn build(
 ) -> Result<(House, StoreTask, AgentTask), StartError> {
     let config = &ground.loaded.config;
     let events = Events::default();
-    let Outside { clock, http, medium } = outside;
+    let Outside { clock, http, medium, models, machine } = outside;
     let (soul, mut notices) = read_soul(&ground.paths.state);
     let options = Options {
         state_dir: ground.paths.state.clone(),
@@ -233,7 +244,11 @@ pub(super) fn build(
     while let Ok(event) = early.try_recv() {
         notices.extend(status::notice(&event));
     }
-    let engines = backends::engines(config, &http, &events);
+    let lends = Lends {
+        machine: Arc::new(Machine { root: machine }),
+        notes: Arc::new(Notes(store.clone())),
+    };
+    let engines = backends::engines(config, models.as_ref(), &http, &events, &lends);
     let provider = Provider::new(engines, events.clone());
     let identity = identity(config, &soul, &mut notices);
     let sessions = Sessions::new(store.clone(), Arc::clone(&clock));
@@ -258,6 +273,7 @@ pub(super) fn build(
         reader,
         room,
         notices,
+        standing: Standing::default(),
     };
     house.publisher.publish(house.sources(config, ground.started).snapshot(&house.notices));
     Ok((house, store_task, agent_task))
@@ -318,11 +334,13 @@ fn announce(ground: &Ground, house: &House, address: Option<SocketAddr>) {
 }
 
 impl Outside {
-    fn of_this_machine() -> Self {
+    fn of_this_machine(paths: &Paths) -> Self {
         Self {
             clock: Arc::new(SystemClock),
             http: Arc::new(ReqwestHttp::new()),
             medium: Arc::new(Thread),
+            machine: PathBuf::from("/"),
+            models: Some(Shelf::of(&paths.state)),
         }
     }
 }
@@ -339,6 +357,7 @@ impl House {
             events: self.events.clone(),
             room: Arc::clone(&self.room),
             notices: self.notices.clone(),
+            standing: self.standing.clone(),
         }
     }
 }

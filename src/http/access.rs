@@ -16,6 +16,10 @@ use super::socket::handshake;
 const TOKEN: HeaderName = HeaderName::from_static("x-ocf-token");
 /// What browsers say about where a request comes from.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// What browsers say about how it came about.
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// What browsers say about what the answer is for.
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// How a page gives the token, which cannot set a header on a WebSocket: as a subprotocol of this
 /// beginning, with the token's bytes in hexadecimal. It is never chosen, so it is never told back.
@@ -43,6 +47,17 @@ pub enum AccessError {
     /// A token that no header can carry.
     #[error("the token must be 1 or more visible ASCII characters")]
     BadToken,
+}
+
+/// What a request asks for, as far as it matters who may have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wants {
+    /// The page itself, which is the same for everybody: a link on another site may lead to it.
+    Page,
+    /// What is the same for everybody, and no page.
+    Open,
+    /// What needs the token, if there is one.
+    Own,
 }
 
 /// Why a request is not let in.
@@ -96,20 +111,21 @@ impl Access {
         &self,
         headers: &HeaderMap,
         target: Option<&Authority>,
-        needs_token: bool,
+        wants: Wants,
     ) -> Result<(), Denied> {
         let host = one_host(headers, target)?;
         if !self.knows(name_of(&host).ok_or(Denied::HostMalformed)?) {
             return Err(Denied::HostForeign);
         }
-        if headers.get_all(FETCH_SITE).iter().any(|site| site == "cross-site") {
+        let followed = wants == Wants::Page && is_followed_link(headers);
+        if !followed && headers.get_all(FETCH_SITE).iter().any(|site| site == "cross-site") {
             return Err(Denied::OriginForeign);
         }
         // A browser sends `Origin` with everything that may change something. Programs do not.
         if !headers.get_all(ORIGIN).iter().all(|origin| is_own(origin, &host)) {
             return Err(Denied::OriginForeign);
         }
-        if needs_token && !self.token_fits(headers) {
+        if wants == Wants::Own && !self.token_fits(headers) {
             return Err(Denied::Unauthorised);
         }
         Ok(())
@@ -174,6 +190,16 @@ fn name_of(host: &str) -> Option<&str> {
     };
     let name = name.strip_suffix('.').unwrap_or(name);
     (port_fits && !name.is_empty()).then_some(name)
+}
+
+/// Whether a person follows a link: the answer becomes a page of its own, which the page with the
+/// link can neither read nor frame.
+fn is_followed_link(headers: &HeaderMap) -> bool {
+    let says = |name: HeaderName, word: &str| {
+        let mut values = headers.get_all(name).iter();
+        values.next().is_some_and(|value| value == word) && values.next().is_none()
+    };
+    says(FETCH_MODE, "navigate") && says(FETCH_DEST, "document")
 }
 
 /// Whether an `Origin` is the one the request was sent to. The scheme may differ: a proxy in

@@ -17,16 +17,16 @@ use hyper::{Method, Request, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::access::Access;
+use super::access::{Access, Wants};
 use super::connection::Work;
 use super::pages;
 use super::reply::{self, Reply};
-use super::request::{self, BadRequest, ChatBody, HistoryQuery};
+use super::request::{self, BadRequest, ChatBody, HistoryQuery, LinesQuery};
 use super::router::{self, Route};
 use super::socket::handshake::{self, BadHandshake};
 use crate::agent::frames::Frames;
 use crate::agent::visit::Manners;
-use crate::agent::{Answer, Converse, Submission, Turn, TurnEvent};
+use crate::agent::{Answer, Converse, Refused, Submission, Turn, TurnEvent};
 use crate::limits;
 use crate::session::wire::{HistoryLine, ServerFrame, Status};
 use crate::snapshot::Reader;
@@ -36,7 +36,7 @@ crayfish
 
   POST /chat      {\"message\": \"...\"}   answer as JSON; \"stream\": true for words as they come
   POST /cancel    {\"session\": \"...\"}   stops the running answer
-  GET  /history   ?limit=20&session=...
+  GET  /history   ?limit=20&session=...&before=TURN
   GET  /sessions  the conversations; /sessions/ID/messages what was said in one
   GET  /ws        WebSocket, also on /
   GET  /state     what is true now
@@ -86,8 +86,13 @@ where
     let route = router::route(&head.method, head.uri.path());
     let upgrades = handshake::is_wanted(&head.method, &head.headers);
     let page = route == Ok(Route::Welcome) && !upgrades && pages::wants_page(&head.headers);
-    let needs_token = !(page || matches!(route, Ok(Route::Health | Route::Alive | Route::Asset)));
-    let allowed = service.access.check(&head.headers, head.uri.authority(), needs_token);
+    let wants = match route {
+        Ok(Route::Welcome) if page && head.method == Method::GET => Wants::Page,
+        Ok(Route::Welcome) if page => Wants::Open,
+        Ok(Route::Health | Route::Alive | Route::Asset) => Wants::Open,
+        _ => Wants::Own,
+    };
+    let allowed = service.access.check(&head.headers, head.uri.authority(), wants);
     let mut reply = match (allowed, route) {
         (Err(denied), _) => reply::closing(denied.into()),
         (Ok(()), Err(none)) => none.into(),
@@ -229,6 +234,7 @@ impl Service {
             text: chat.message,
             backend: chat.backend,
             answer_tokens_max: None,
+            id: chat.id,
             seat: None,
         };
         match self.converse.submit(submission).await {
@@ -239,13 +245,23 @@ impl Service {
     }
 
     async fn history(&self, query: HistoryQuery) -> Reply {
-        match self.converse.history(query.session.as_deref(), query.limit).await {
+        match self.lines(query.session.as_deref(), query.lines).await {
             Err(refused) => refused.into(),
-            Ok(lines) => {
-                let turns: Vec<_> = lines.into_iter().map(HistoryLine::from).collect();
-                reply::json(StatusCode::OK, &json!({ "turns": turns }))
-            }
+            Ok(turns) => reply::json(StatusCode::OK, &json!({ "turns": turns })),
         }
+    }
+
+    /// The lines of a session that a query means.
+    pub(super) async fn lines(
+        &self,
+        session: Option<&str>,
+        query: LinesQuery,
+    ) -> Result<Vec<HistoryLine>, Refused> {
+        let lines = match query.before {
+            None => self.converse.history(session, query.limit).await,
+            Some(turn) => self.converse.earlier(session, turn, query.limit).await,
+        };
+        Ok(lines?.into_iter().map(HistoryLine::from).collect())
     }
 
     fn state(&self) -> Reply {
@@ -276,7 +292,12 @@ impl Service {
             });
             return reply::json(StatusCode::SERVICE_UNAVAILABLE, &body);
         }
-        reply::text(StatusCode::OK, if snapshot.online { "ok" } else { "ok, inference offline" })
+        let mut text = if snapshot.online { "ok" } else { "ok, inference offline" }.to_owned();
+        for hung in snapshot.backends.iter().filter_map(|backend| backend.hung.as_ref()) {
+            text.push_str("; ");
+            text.push_str(hung);
+        }
+        reply::text(StatusCode::OK, &text)
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::Value;
 use serde_json::error::Category;
 
 use crate::limits;
+use crate::session::wire::is_chat_id;
 
 /// More members than any body of ours has: those beyond it are only checked to be JSON, so that
 /// looking for doubles stays cheap.
@@ -21,21 +22,30 @@ const NAME_TOLD_MAX: usize = 64;
 pub(super) struct ChatBody {
     /// What the person says.
     pub(super) message: String,
-    /// The seed's "wake even while asleep". Taken and without effect: nothing sleeps yet.
-    pub(super) emergency: bool,
     /// The conversation.
     pub(super) session: Option<String>,
     /// A backend by name.
     pub(super) backend: Option<String>,
     /// Words as they come.
     pub(super) stream: bool,
+    /// The client's own name for the message.
+    pub(super) id: Option<String>,
 }
 
 /// Query of `GET /history`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct HistoryQuery {
-    pub(super) limit: usize,
+    pub(super) lines: LinesQuery,
     pub(super) session: Option<String>,
+}
+
+/// Which lines of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LinesQuery {
+    /// How many at most.
+    pub(super) limit: usize,
+    /// Of the turns before this one; absent means the newest.
+    pub(super) before: Option<u64>,
 }
 
 /// Why a request was not understood.
@@ -74,7 +84,7 @@ impl BadRequest {
     pub(super) fn hint(&self) -> &'static str {
         match self {
             Self::UnknownParameter(_) | Self::WrongParameter(..) => {
-                "GET /history takes limit and session"
+                "GET /history takes limit, before and session"
             }
             Self::TooLong => "shorten the message",
             Self::TooSlow | Self::Broken => "send the whole body at once",
@@ -138,6 +148,12 @@ fn string(name: &'static str, value: Value) -> Result<Option<String>, BadRequest
     }
 }
 
+fn message_id(value: Value) -> Result<Option<String>, BadRequest> {
+    let id = string("id", value)?;
+    let wrong = BadRequest::WrongType("id", "1 to 64 letters, digits, '_', ':' or '-'");
+    if id.as_deref().is_none_or(is_chat_id) { Ok(id) } else { Err(wrong) }
+}
+
 fn boolean(name: &'static str, value: &Value) -> Result<bool, BadRequest> {
     match value {
         Value::Null => Ok(false),
@@ -159,10 +175,13 @@ impl ChatBody {
                     };
                     message = Some(text);
                 }
-                "emergency" => chat.emergency = boolean("emergency", &value)?,
+                // The seed's clients send it to be answered at night. A person is answered at any
+                // hour here, so whatever it says, nothing more is done.
+                "emergency" => drop(boolean("emergency", &value)?),
                 "session" => chat.session = string("session", value)?,
                 "backend" => chat.backend = string("backend", value)?,
                 "stream" => chat.stream = boolean("stream", &value)?,
+                "id" => chat.id = message_id(value)?,
                 _ => return Err(BadRequest::UnknownField(told(&name))),
             }
         }
@@ -198,32 +217,52 @@ pub(super) fn title(body: &[u8]) -> Result<String, BadRequest> {
     title.ok_or(BadRequest::Missing("title"))
 }
 
-/// Reads the query of `GET /sessions/ID/messages`: how many lines.
-pub(super) fn lines(query: Option<&str>) -> Result<usize, BadRequest> {
-    let mut lines = limits::HISTORY_LINES_MAX;
-    for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        match name {
-            "limit" => lines = limit(value)?,
-            _ => return Err(BadRequest::UnknownParameter(told(name))),
+/// Reads the query of `GET /sessions/ID/messages`: which lines.
+pub(super) fn lines(query: Option<&str>) -> Result<LinesQuery, BadRequest> {
+    let mut lines = LinesQuery { limit: limits::HISTORY_LINES_MAX, before: None };
+    for (name, value) in pairs(query) {
+        if !lines.set(name, value)? {
+            return Err(BadRequest::UnknownParameter(told(name)));
         }
     }
     Ok(lines)
 }
 
+/// The parameters of a query, as they are written.
+fn pairs(query: Option<&str>) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+impl LinesQuery {
+    /// Takes one parameter; false if it is none of these.
+    fn set(&mut self, name: &str, value: &str) -> Result<bool, BadRequest> {
+        match name {
+            "limit" => self.limit = limit(value)?,
+            "before" => {
+                let wrong = BadRequest::WrongParameter("before", "the number of a turn");
+                let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+                // Digits that do not fit are a turn beyond every turn.
+                let turn = digits.then(|| value.parse().unwrap_or(u64::MAX));
+                self.before = Some(turn.ok_or(wrong)?);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
 impl HistoryQuery {
     /// Reads the query of `GET /history`.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, BadRequest> {
-        let mut parsed = Self { limit: limits::HISTORY_LINES_DEFAULT, session: None };
-        for pair in query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            match name {
-                "limit" => parsed.limit = limit(value)?,
-                "session" => {
-                    let wrong = BadRequest::WrongParameter("session", "text in UTF-8");
-                    parsed.session = Some(unescape(value).ok_or(wrong)?);
-                }
-                _ => return Err(BadRequest::UnknownParameter(told(name))),
+        let lines = LinesQuery { limit: limits::HISTORY_LINES_DEFAULT, before: None };
+        let mut parsed = Self { lines, session: None };
+        for (name, value) in pairs(query) {
+            if name == "session" {
+                let wrong = BadRequest::WrongParameter("session", "text in UTF-8");
+                parsed.session = Some(unescape(value).ok_or(wrong)?);
+            } else if !parsed.lines.set(name, value)? {
+                return Err(BadRequest::UnknownParameter(told(name)));
             }
         }
         Ok(parsed)

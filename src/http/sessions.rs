@@ -21,17 +21,18 @@ impl Service {
     }
 
     pub(super) async fn messages(&self, id: &str, query: Option<&str>) -> Reply {
-        let limit = match request::lines(query) {
-            Ok(limit) => limit,
+        let query = match request::lines(query) {
+            Ok(query) => query,
             Err(bad) => return bad.into(),
         };
-        match self.converse.history(Some(id), limit).await {
+        match self.lines(Some(id), query).await {
             Err(refused) => refused.into(),
-            // A conversation begins with a line.
-            Ok(lines) if lines.is_empty() => Refused::NoSuchSession.into(),
+            // A conversation begins with a line; before its first one there is none.
+            Ok(lines) if lines.is_empty() && query.before.is_none() => {
+                Refused::NoSuchSession.into()
+            }
             Ok(lines) => {
-                let lines = lines.into_iter().map(|line| message(HistoryLine::from(line)));
-                let messages: Vec<_> = lines.collect();
+                let messages: Vec<_> = lines.into_iter().map(message).collect();
                 reply::json(StatusCode::OK, &json!({ "chat_id": id, "messages": messages }))
             }
         }

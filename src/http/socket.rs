@@ -10,6 +10,8 @@
 //! - No compression: frames are short, and a dictionary for each socket would cost 40 KiB.
 //! - No token in the address, where proxies and histories would keep it (`access` has the others).
 
+#[cfg(feature = "sim")]
+pub(super) mod echo;
 pub(super) mod handshake;
 
 use std::time::Duration;
@@ -24,6 +26,7 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::protocol::{CloseFrame, Message, Role, WebSocketConfig};
 use tokio_util::sync::CancellationToken;
 
+use super::pages;
 use crate::agent::visit::Visit;
 use crate::limits;
 use crate::session::wire::ServerFrame;
@@ -55,18 +58,24 @@ pub(super) async fn serve<T>(io: T, begun: &Bytes, visit: Visit, stop: Cancellat
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
+    let mut socket = open(io, begun).await;
+    let end = converse(&mut socket, visit, stop).await;
+    tracing::debug!(?end, "WebSocket ends");
+    // A client that does not take its goodbye is not waited for.
+    let _late = tokio::time::timeout(limits::SOCKET_CLOSE_MAX, part(socket, end)).await;
+}
+
+/// The socket of an upgraded connection, with our bounds.
+async fn open<T>(io: T, begun: &Bytes) -> WebSocketStream<T>
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
     let config = WebSocketConfig::default()
         .read_buffer_size(READ_BYTES)
         .write_buffer_size(WRITE_BYTES)
         .max_message_size(Some(limits::SOCKET_MESSAGE_BYTES_MAX))
         .max_frame_size(Some(limits::SOCKET_MESSAGE_BYTES_MAX));
-    let begun = begun.to_vec();
-    let mut socket =
-        WebSocketStream::from_partially_read(io, begun, Role::Server, Some(config)).await;
-    let end = converse(&mut socket, visit, stop).await;
-    tracing::debug!(?end, "WebSocket ends");
-    // A client that does not take its goodbye is not waited for.
-    let _late = tokio::time::timeout(limits::SOCKET_CLOSE_MAX, part(socket, end)).await;
+    WebSocketStream::from_partially_read(io, begun.to_vec(), Role::Server, Some(config)).await
 }
 
 /// Until there is a reason to end.
@@ -80,7 +89,7 @@ where
 {
     let mut alive = Alive { heard_at: Instant::now(), asked: false };
     let mut stopping = false;
-    let mut frames = vec![visit.greeting()];
+    let mut frames = vec![visit.greeting(Some(pages::SET))];
     loop {
         if let Err(error) = send(socket, &frames).await {
             return End::of(&error);

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RANGE, RETRY_AFTER,
+};
 use reqwest::{Client, ClientBuilder, Url};
 
 use super::{Http, HttpError, HttpRequest, HttpResponse, Method, shown};
@@ -68,11 +70,18 @@ impl ReqwestHttp {
         let tls = url.scheme() == "https";
         let client = self.client(Kind { tls, connect_timeout: request.connect_timeout })?;
         let method = match request.method {
-            Method::Get => reqwest::Method::GET,
+            Method::Get | Method::GetFrom(_) => reqwest::Method::GET,
             Method::Post => reqwest::Method::POST,
             Method::Delete => reqwest::Method::DELETE,
         };
         let mut call = client.request(method, url);
+        if let Method::GetFrom(bytes) = request.method {
+            call = call.header(
+                RANGE,
+                HeaderValue::from_str(&format!("bytes={bytes}-"))
+                    .map_err(|_| HttpError::Unsendable("no such range".into()))?,
+            );
+        }
         if let Some(token) = &request.bearer {
             call = call.header(AUTHORIZATION, bearer(token)?);
         }
@@ -85,6 +94,12 @@ impl ReqwestHttp {
             status: response.status().as_u16(),
             content_type: content_type(response.headers()),
             retry_after: retry_after(response.headers()),
+            location: response
+                .headers()
+                .get(LOCATION)
+                .and_then(|value| value.to_str().ok())
+                .map(str::to_owned),
+            length: response.content_length(),
             body: response
                 .bytes_stream()
                 .map(|piece| piece.map(Vec::from).map_err(|error| inside_body(&error)))
@@ -187,7 +202,7 @@ fn before_head(error: &reqwest::Error) -> HttpError {
     if error.is_builder() {
         HttpError::Unsendable(detail)
     } else if error.is_connect() {
-        HttpError::Refused(detail)
+        HttpError::Refused(refusal(error))
     } else if cause::<hyper::Error>(error).is_some_and(hyper::Error::is_parse) {
         HttpError::Malformed(detail)
     } else {
@@ -214,6 +229,19 @@ fn cause<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Opti
         next = error.source();
     }
     None
+}
+
+/// Why there is no connection, as the innermost cause has it: people read this.
+fn refusal(error: &reqwest::Error) -> String {
+    let kind = cause::<io::Error>(error).map(io::Error::kind);
+    if kind == Some(io::ErrorKind::ConnectionRefused) {
+        return "nobody listens there".to_owned();
+    }
+    let mut innermost: &dyn StdError = error;
+    while let Some(inner) = innermost.source() {
+        innermost = inner;
+    }
+    innermost.to_string().chars().take(ERROR_CHARS_MAX).collect()
 }
 
 /// An error with its causes in one line; the outer ones alone say only that something failed.

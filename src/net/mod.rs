@@ -17,6 +17,8 @@ use futures_util::future::BoxFuture;
 pub enum Method {
     /// GET, without a body.
     Get,
+    /// GET of what follows the first bytes. A server may ignore it and send all, with 200.
+    GetFrom(u64),
     /// POST of a JSON body.
     Post,
     /// DELETE with a JSON body.
@@ -57,6 +59,10 @@ pub struct HttpResponse {
     pub content_type: Option<String>,
     /// `Retry-After` in seconds, where it is a number.
     pub retry_after: Option<Duration>,
+    /// `Location`, where to ask instead; nothing here follows it.
+    pub location: Option<String>,
+    /// `Content-Length`, where it is told.
+    pub length: Option<u64>,
     /// The body in the pieces in which it arrived.
     pub body: HttpBody,
 }

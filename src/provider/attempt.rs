@@ -22,6 +22,7 @@ use super::gate::Permit;
 use super::in_flight::InFlight;
 use super::lease::{Ask, Slot};
 use super::prompt::{Fitted, Prompt, Share, fits};
+use super::recovery;
 use super::{Completed, Job, Progress, ToolCall};
 use crate::event::{Event, Events};
 use crate::limits;
@@ -156,21 +157,24 @@ async fn send(
     out: &mpsc::Sender<Progress>,
     mut sending: Sending,
 ) -> Ended {
-    let reuse = engine.cache().compare(&sending.request.messages);
+    let name = engine.backend.name();
+    let relayed = sending.fitted.voices.iter().any(|voice| **voice != *name);
+    let reuse = engine.cache().compare(&sending.request.messages, relayed);
     let fresh_tokens = match reuse {
         Reuse::Continues { fresh_tokens } => fresh_tokens,
         Reuse::Shares { fresh_tokens } if !engine.backend.record_outlives_failure() => fresh_tokens,
         Reuse::Shares { .. } => sending.request.prompt_tokens,
-        Reuse::ExtendsAborted => {
-            if engine.backend.record_outlives_failure() {
-                // The owner of the conversation should have marked the aborted turn; this is the
-                // second lock on the same door.
-                let _ = engine.backend.unload().await;
-                engine.cache().forget();
-            }
-            sending.request.prompt_tokens
-        }
+        Reuse::ExtendsAborted => sending.request.prompt_tokens,
     };
+    if reuse == Reuse::ExtendsAborted && engine.backend.record_outlives_failure() {
+        // The owner of the conversation should have marked the aborted turn; this is the second
+        // lock on the same door.
+        let cleared = recovery::command(&mut sending.in_flight, engine.backend.unload()).await;
+        match cleared {
+            Ok(()) => engine.cache().forget(),
+            Err(fault) => return failed(engine, sending, fault, false).await,
+        }
+    }
     let about = engine.backend.first_token_estimate(fresh_tokens);
     if about >= ANNOUNCED_WAIT_MIN {
         let _ = out.try_send(Progress::Waiting { about });
@@ -199,15 +203,17 @@ async fn send(
         }
         Err((Stop::Preempted, _)) => Ended::Preempted,
         Err((Stop::Deadline, _)) => Ended::TooLate,
-        Err((Stop::Fault(fault), shown)) => {
-            sending.in_flight.complete |= !fault.leaves_server_busy();
-            let ended =
-                settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
-            // Only now: the cure above must not meet another request.
-            drop(sending.in_flight);
-            ended
-        }
+        Err((Stop::Fault(fault), shown)) => failed(engine, sending, fault, shown).await,
     }
+}
+
+/// The end of a request that its server failed.
+async fn failed(engine: &Engine, mut sending: Sending, fault: Fault, shown: bool) -> Ended {
+    sending.in_flight.complete |= !fault.leaves_server_busy();
+    let ended = settle(engine, sending.permit, fault, shown, sending.variation.retried).await;
+    // Only now: the cure above must not meet another request.
+    drop(sending.in_flight);
+    ended
 }
 
 /// Why a relay stopped before the answer was complete.
@@ -284,12 +290,13 @@ async fn settle(
     retried: bool,
 ) -> Ended {
     let verdict = judge(&fault, retried);
-    let problem = fault.detail.clone();
-    permit.record(verdict.breaker, Some(&problem));
+    let fault = engine.explained(fault);
+    permit.record(verdict.breaker, Some(&fault));
     if verdict.unload {
-        // Whether it helped shows at the next request.
-        let _ = engine.backend.unload().await;
-        engine.cache().forget();
+        // If it did not help, that shows at the next request.
+        if engine.backend.unload().await.is_ok() {
+            engine.cache().forget();
+        }
     }
     if matches!(fault.class, Class::Down | Class::Crashed) {
         engine.cache().forget();

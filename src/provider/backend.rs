@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::future::BoxFuture;
+use tokio::time::Instant;
 
 use super::fault::Fault;
 use super::learned::Learned;
+use super::pace;
 use super::think::ThinkMode;
 
 /// Who a message is from.
@@ -205,6 +207,34 @@ pub trait Backend: Send + Sync {
         false
     }
 
+    /// What a look at this machine says about why the server may fail, for a person: a device
+    /// that is not there. It proves nothing either way, because a simulator needs no device.
+    fn hint(&self) -> Option<String> {
+        None
+    }
+
+    /// The system service that runs the server, if it runs on this machine.
+    fn service(&self) -> Option<&str> {
+        None
+    }
+
+    /// Where the server is, for telling one from another.
+    fn address(&self) -> &str {
+        ""
+    }
+
+    /// Whether the model is in memory now, asked of the server if that costs it nothing.
+    fn holds_model(&self) -> BoxFuture<'_, bool> {
+        let loaded = self.learned().is_some_and(|learned| learned.is_loaded(Instant::now()));
+        Box::pin(std::future::ready(loaded))
+    }
+
+    /// Memory of this machine that must be free for its model to be loaded ahead of its use, in
+    /// bytes; absent if it is loaded when it is needed.
+    fn memory_to_load(&self) -> Option<u64> {
+        None
+    }
+
     /// What was learned about the server's speed, for backends that learn.
     fn learned(&self) -> Option<&Learned> {
         None
@@ -215,8 +245,33 @@ pub trait Backend: Send + Sync {
         self.learned()?.measured_tokens_per_s().map(|rate| rate as f32)
     }
 
+    /// How its answers arrive, by our own clock.
+    fn pace(&self) -> pace::Figures {
+        self.learned().map(Learned::pace).unwrap_or_default()
+    }
+
     /// Whether the last answers were all much slower than this backend used to be.
     fn is_degraded(&self) -> bool {
         self.learned().is_some_and(Learned::is_degraded)
     }
+
+    /// Hears whether the machine suffers (heat, no memory). A model in this process is then not
+    /// loaded, and let go when nobody uses it; servers have their own care.
+    fn strained(&self, _strained: bool) {}
+
+    /// Whether it only stands in for others, and when it lets go of its model.
+    fn gives_way(&self) -> GivesWay {
+        GivesWay::Never
+    }
+}
+
+/// When a backend that only stands in lets go of its model, if it has it loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivesWay {
+    /// It does not, or it has none loaded.
+    Never,
+    /// When one before it has been usable for so long.
+    After(Duration),
+    /// As soon as nobody uses it: the machine suffers.
+    Now,
 }

@@ -24,8 +24,8 @@ pub enum Reuse {
         /// Tokens beyond the common messages, estimated.
         fresh_tokens: u32,
     },
-    /// It extends a prompt whose answer was aborted: hailo-ollama would decode on a cache that
-    /// holds half an answer.
+    /// It extends a prompt whose answer was aborted, or one that may have been while an earlier
+    /// process asked: hailo-ollama would decode on a cache that holds half an answer.
     ExtendsAborted,
 }
 
@@ -43,18 +43,31 @@ pub struct Cache {
     /// Prompts aborted before the last one, without a complete answer since: if the last one was
     /// refused, the cache still holds one of these.
     suspects: Vec<Vec<u64>>,
+    /// The server may still hold what an earlier process of ours was answered, or half of it.
+    inherited: bool,
 }
 
 impl Cache {
-    /// Compares a prompt with the last one.
+    /// Of a server that may have run before this process did.
     #[must_use]
-    pub fn compare(&self, messages: &[Message]) -> Reuse {
+    pub fn inherited() -> Self {
+        Self { inherited: true, ..Self::default() }
+    }
+
+    /// Compares a prompt with the last one. `relayed`: another backend has answered a turn in it,
+    /// possibly after this one was asked the same and aborted. Without such a turn a prompt
+    /// extends nothing that an earlier process left half done: broken turns stand marked in the
+    /// conversation, and a complete answer has replaced whatever was there before.
+    #[must_use]
+    pub fn compare(&self, messages: &[Message], relayed: bool) -> Reuse {
         let common = common(&self.fingerprints, messages);
         let fresh_tokens = budget::prompt_tokens(&messages[common..]);
         let extended = |known: &[u64], common: usize| {
             common == known.len() && common > 0 && common < messages.len()
         };
-        if self.suspects.iter().any(|known| extended(known, self::common(known, messages))) {
+        let suspected =
+            self.suspects.iter().any(|known| extended(known, self::common(known, messages)));
+        if suspected || (self.inherited && relayed) {
             return Reuse::ExtendsAborted;
         }
         match (extended(&self.fingerprints, common), self.aborted) {
@@ -81,6 +94,7 @@ impl Cache {
         self.fingerprints.push(fingerprint(Role::Assistant, answer));
         self.aborted = false;
         self.suspects.clear();
+        self.inherited = false;
     }
 
     /// Whether it holds a conversation up to its last answer, which is worth keeping.
@@ -144,17 +158,20 @@ mod tests {
         let mut cache = Cache::default();
         let all = |texts: &[&str]| budget::prompt_tokens(&prompt(texts));
         let first = ["be brief", "hello"];
-        assert_eq!(cache.compare(&prompt(&first)), Reuse::Shares { fresh_tokens: all(&first) });
+        assert_eq!(
+            cache.compare(&prompt(&first), false),
+            Reuse::Shares { fresh_tokens: all(&first) }
+        );
         cache.started(&prompt(&first));
         cache.finished("hi");
 
         let next = prompt(&["be brief", "hello", "hi", "how are you"]);
         let fresh_tokens = budget::prompt_tokens(&next[3..]);
-        assert_eq!(cache.compare(&next), Reuse::Continues { fresh_tokens });
+        assert_eq!(cache.compare(&next, false), Reuse::Continues { fresh_tokens });
 
         let other = prompt(&["be brief", "hello", "hi!", "how are you"]);
         let fresh_tokens = budget::prompt_tokens(&other[2..]);
-        assert_eq!(cache.compare(&other), Reuse::Shares { fresh_tokens });
+        assert_eq!(cache.compare(&other, false), Reuse::Shares { fresh_tokens });
     }
 
     #[test]
@@ -163,12 +180,24 @@ mod tests {
         let sent = prompt(&["be brief", "hello"]);
         cache.started(&sent);
         let extends = prompt(&["be brief", "hello", "half an ans", "go on"]);
-        assert_eq!(cache.compare(&extends), Reuse::ExtendsAborted);
-        assert_eq!(cache.compare(&sent), Reuse::Shares { fresh_tokens: 0 });
+        assert_eq!(cache.compare(&extends, false), Reuse::ExtendsAborted);
+        assert_eq!(cache.compare(&sent, false), Reuse::Shares { fresh_tokens: 0 });
         let marked = prompt(&["be brief", "[stopped] hello", "half an ans", "go on"]);
-        assert!(matches!(cache.compare(&marked), Reuse::Shares { .. }));
+        assert!(matches!(cache.compare(&marked, false), Reuse::Shares { .. }));
         cache.forget();
-        assert!(matches!(cache.compare(&extends), Reuse::Shares { .. }));
+        assert!(matches!(cache.compare(&extends, false), Reuse::Shares { .. }));
+    }
+
+    #[test]
+    fn what_an_earlier_process_may_have_left_half_done_is_not_extended() {
+        let mut cache = Cache::inherited();
+        let next = prompt(&["be brief", "hello", "hi", "how are you"]);
+        assert_eq!(cache.compare(&next, true), Reuse::ExtendsAborted, "the other one said hi");
+        assert!(matches!(cache.compare(&next, false), Reuse::Shares { .. }), "this one did");
+        cache.started(&prompt(&["be brief", "who is there"]));
+        assert_eq!(cache.compare(&next, true), Reuse::ExtendsAborted, "that may be refused");
+        cache.finished("me");
+        assert!(matches!(cache.compare(&next, true), Reuse::Shares { .. }), "it was answered");
     }
 
     #[test]
@@ -177,8 +206,11 @@ mod tests {
         cache.started(&prompt(&["be brief", "hello"]));
         cache.started(&prompt(&["be brief", "another conversation"]));
         let extends = prompt(&["be brief", "hello", "from elsewhere", "go on"]);
-        assert_eq!(cache.compare(&extends), Reuse::ExtendsAborted);
+        assert_eq!(cache.compare(&extends, false), Reuse::ExtendsAborted);
         cache.finished("fine");
-        assert!(matches!(cache.compare(&extends), Reuse::Shares { .. }), "its cache was replaced");
+        assert!(
+            matches!(cache.compare(&extends, false), Reuse::Shares { .. }),
+            "its cache was replaced"
+        );
     }
 }

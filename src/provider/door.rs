@@ -2,6 +2,7 @@
 //! failed connection means.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -78,6 +79,18 @@ impl Door {
             bearer: self.bearer.clone(),
             connect_timeout: self.connect_timeout,
         }
+    }
+
+    /// Whether the server is on this machine.
+    pub(crate) fn is_local(&self) -> bool {
+        let rest = self.base.split_once("://").map_or(self.base.as_str(), |(_, rest)| rest);
+        let authority = rest.split('/').next().unwrap_or_default();
+        let host = match authority.strip_prefix('[') {
+            Some(inside) => inside.split(']').next(),
+            None => authority.split(':').next(),
+        };
+        let address = host.and_then(|host| host.parse::<IpAddr>().ok());
+        host == Some("localhost") || address.is_some_and(|address| address.is_loopback())
     }
 
     /// Sends a prompt. The future does nothing until it is polled.

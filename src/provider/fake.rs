@@ -2,7 +2,7 @@
 //! one request at a time, system first, roles in turn, and that the proof of fitting holds.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -10,12 +10,24 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
 
 use super::backend::{
-    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, Presence, Role,
+    Backend, Capacity, ChatDelta, ChatRequest, ChatStream, Done, DoneReason, GivesWay, Presence,
+    Role,
 };
 use super::fault::{Class, Fault, Phase};
+use super::learned::{Learned, Seed};
 
 /// What the fake does with one request: pauses and items, in order.
 pub(crate) type Script = Vec<(Duration, Result<ChatDelta, Fault>)>;
+
+const SEED: Seed = Seed {
+    context_tokens: 2048,
+    chunk_tokens: 96,
+    chunk: Duration::from_millis(370),
+    tokens_per_s: 7.0,
+    load: Duration::from_secs(8),
+    prefill_max: Some(Duration::from_secs(8)),
+    prefix_cache: false,
+};
 
 pub(crate) struct Fake {
     name: &'static str,
@@ -25,7 +37,23 @@ pub(crate) struct Fake {
     pub(crate) has_model: AtomicBool,
     pub(crate) context_tokens: AtomicU32,
     pub(crate) unloads: AtomicU32,
+    /// Whether unloads are answered.
+    pub(crate) unloads_work: AtomicBool,
     pub(crate) loads: AtomicU32,
+    /// Takes connections and answers nothing.
+    pub(crate) hangs: AtomicBool,
+    /// Its version, and figures of it.
+    pub(crate) version: Mutex<&'static str>,
+    pub(crate) learned: Learned,
+    /// Whether somebody has loaded its model, and the memory that this takes; 0 is none of ours.
+    pub(crate) held: AtomicBool,
+    pub(crate) memory_to_load: AtomicU64,
+    /// What it finds out about the machine.
+    pub(crate) hint: Mutex<Option<String>>,
+    /// Stands in, with its model loaded, and gives way after so many seconds; 0 is never, the
+    /// most is now.
+    pub(crate) gives_way_after_s: AtomicU32,
+    pub(crate) strained: AtomicBool,
     inside: Arc<AtomicBool>,
 }
 
@@ -66,7 +94,16 @@ impl Fake {
             has_model: AtomicBool::new(true),
             context_tokens: AtomicU32::new(2048),
             unloads: AtomicU32::new(0),
+            unloads_work: AtomicBool::new(true),
             loads: AtomicU32::new(0),
+            hangs: AtomicBool::new(false),
+            version: Mutex::new("1"),
+            learned: Learned::new(SEED),
+            held: AtomicBool::new(false),
+            memory_to_load: AtomicU64::new(0),
+            hint: Mutex::default(),
+            gives_way_after_s: AtomicU32::new(0),
+            strained: AtomicBool::new(false),
             inside: Arc::default(),
         })
     }
@@ -78,6 +115,16 @@ impl Fake {
 
     pub(crate) fn request_count(&self) -> usize {
         self.requests.lock().unwrap().len()
+    }
+
+    fn absence(&self) -> Result<(), Fault> {
+        if self.hangs.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Wedged, Phase::Head, "silence"));
+        }
+        if !self.present.load(Ordering::SeqCst) {
+            return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
+        }
+        Ok(())
     }
 
     fn check(&self, request: &ChatRequest) {
@@ -120,9 +167,7 @@ impl Backend for Fake {
         let script = self.scripts.lock().unwrap().pop_front();
         let inside = Inside(Arc::clone(&self.inside));
         async move {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let items = script.unwrap_or_else(|| says(&["ok"]));
             let head = (Duration::ZERO, Ok(ChatDelta::Head));
             let stream =
@@ -140,11 +185,10 @@ impl Backend for Fake {
 
     fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
         async {
-            if !self.present.load(Ordering::SeqCst) {
-                return Err(Fault::new(Class::Down, Phase::Connect, "refused"));
-            }
+            self.absence()?;
             let model = self.has_model.load(Ordering::SeqCst).then(|| self.model());
-            Ok(Presence { server: self.name.to_owned(), model, offered: Vec::new() })
+            let server = format!("{} {}", self.name, self.version.lock().unwrap());
+            Ok(Presence { server, model, offered: Vec::new() })
         }
         .boxed()
     }
@@ -156,14 +200,49 @@ impl Backend for Fake {
 
     fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
         self.unloads.fetch_add(1, Ordering::SeqCst);
-        async { Ok(()) }.boxed()
+        self.gives_way_after_s.store(0, Ordering::SeqCst);
+        let works = self.unloads_work.load(Ordering::SeqCst);
+        let wedged = || Fault::new(Class::Wedged, Phase::Head, "no answer");
+        async move { if works { Ok(()) } else { Err(wedged()) } }.boxed()
     }
 
     fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
         Duration::from_millis(500)
     }
 
+    fn holds_model(&self) -> BoxFuture<'_, bool> {
+        async { self.held.load(Ordering::SeqCst) }.boxed()
+    }
+
+    fn memory_to_load(&self) -> Option<u64> {
+        Some(self.memory_to_load.load(Ordering::SeqCst)).filter(|bytes| *bytes > 0)
+    }
+
+    fn learned(&self) -> Option<&Learned> {
+        Some(&self.learned)
+    }
+
+    fn hint(&self) -> Option<String> {
+        self.hint.lock().unwrap().clone()
+    }
+
+    fn service(&self) -> Option<&str> {
+        (self.name == "hailo").then_some("hailo-ollama")
+    }
+
     fn record_outlives_failure(&self) -> bool {
         self.name == "hailo"
+    }
+
+    fn strained(&self, strained: bool) {
+        self.strained.store(strained, Ordering::SeqCst);
+    }
+
+    fn gives_way(&self) -> GivesWay {
+        match self.gives_way_after_s.load(Ordering::SeqCst) {
+            0 => GivesWay::Never,
+            u32::MAX => GivesWay::Now,
+            seconds => GivesWay::After(Duration::from_secs(u64::from(seconds))),
+        }
     }
 }

@@ -44,6 +44,8 @@ pub enum Class {
     OurBug,
     /// The server's queue is full.
     Busy,
+    /// The machine has neither memory nor coolness to spare for the model (reserve).
+    Strained,
     /// The server reported an error of its own.
     ServerError,
     /// The answer was complete and empty.
@@ -54,6 +56,28 @@ pub enum Class {
     ThinkOverrun,
     /// Credentials were refused (openai).
     Unauthorised,
+    /// The model does not take a field that the request had.
+    Unsupported(Field),
+}
+
+/// A field of a request that some models do not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Field {
+    /// `tools`: the model has no template for them, or its server cannot read its calls.
+    Tools,
+    /// `think`.
+    Think,
+}
+
+impl Field {
+    /// What the model does not do, for a person.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Think => "thinking",
+        }
+    }
 }
 
 /// One fault.
@@ -96,9 +120,11 @@ impl Fault {
             | Class::ModelMissing
             | Class::OurBug
             | Class::Busy
+            | Class::Strained
             | Class::ServerError
             | Class::EmptyAnswer
-            | Class::Unauthorised => false,
+            | Class::Unauthorised
+            | Class::Unsupported(_) => false,
         }
     }
 }
@@ -145,9 +171,10 @@ pub fn judge(fault: &Fault, retried: bool) -> Verdict {
         Class::Down | Class::Crashed | Class::Wedged => (Outcome::Trip, false, Next::NextBackend),
         Class::DeviceBusy => (Outcome::Trip, true, Next::NextBackend),
         Class::DeviceFault | Class::Poisoned => (Outcome::Failure, true, Next::Again),
-        Class::PrefillTimeout => (Outcome::Abandoned, false, Next::Again),
+        // The backend leaves the field out from now on.
+        Class::PrefillTimeout | Class::Unsupported(_) => (Outcome::Abandoned, false, Next::Again),
         Class::Truncated | Class::ServerError => (Outcome::Failure, false, Next::NextBackend),
-        Class::ModelMissing | Class::OurBug | Class::Unauthorised => {
+        Class::ModelMissing | Class::OurBug | Class::Unauthorised | Class::Strained => {
             (Outcome::Abandoned, false, Next::NextBackend)
         }
         Class::Busy => (Outcome::Abandoned, false, busy(fault.retry_after)),
@@ -191,6 +218,9 @@ mod tests {
             (Class::ModelMissing, Outcome::Abandoned, false, Next::NextBackend),
             (Class::OurBug, Outcome::Abandoned, false, Next::NextBackend),
             (Class::Unauthorised, Outcome::Abandoned, false, Next::NextBackend),
+            (Class::Unsupported(Field::Tools), Outcome::Abandoned, false, Next::Again),
+            (Class::Unsupported(Field::Think), Outcome::Abandoned, false, Next::Again),
+            (Class::Strained, Outcome::Abandoned, false, Next::NextBackend),
             (Class::Busy, Outcome::Abandoned, false, again),
             (Class::EmptyAnswer, Outcome::Abandoned, false, Next::Reseeded),
             (Class::BadOutput, Outcome::Abandoned, false, Next::Reseeded),

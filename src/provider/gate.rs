@@ -11,6 +11,8 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::breaker::{Breaker, Outcome, Policy, Rejected, State};
+use super::fault::Fault;
+use super::hang::{Hang, Help};
 use crate::event::{Event, Events};
 
 /// Guards one backend.
@@ -45,6 +47,8 @@ pub struct Health {
     pub state: State,
     /// The last fault, kept after recovery until the next success.
     pub last_error: Option<String>,
+    /// What a person should do about a server that hangs, in a sentence.
+    pub hung: Option<String>,
     /// Whether a job would probably be answered; false until the server was seen.
     pub usable: bool,
 }
@@ -57,6 +61,7 @@ struct Inner {
     model_missing: bool,
     /// The server was seen with its model, or has answered. Until then nothing is known of it.
     found: bool,
+    hang: Hang,
 }
 
 impl Gate {
@@ -70,6 +75,7 @@ impl Gate {
                 last_error: None,
                 model_missing: false,
                 found: false,
+                hang: Hang::default(),
             }),
             changed: Notify::new(),
             events,
@@ -105,6 +111,7 @@ impl Gate {
         Health {
             state,
             last_error: inner.last_error.clone(),
+            hung: inner.hang.words().map(str::to_owned),
             usable: state == State::Closed && inner.found && !inner.model_missing,
         }
     }
@@ -126,19 +133,50 @@ impl Gate {
         self.changed.notify_waiters();
     }
 
+    /// Whether the model was not there when it was looked for last.
+    #[must_use]
+    pub fn misses_model(&self) -> bool {
+        self.lock().model_missing
+    }
+
     /// Notes that the server is there with its model.
     pub fn note_found(&self) {
-        let first = !std::mem::replace(&mut self.lock().found, true);
-        if first {
+        let news = {
+            let mut inner = self.lock();
+            let was_missing = std::mem::take(&mut inner.model_missing);
+            if was_missing {
+                inner.last_error = None;
+            }
+            !std::mem::replace(&mut inner.found, true) || was_missing
+        };
+        if news {
             self.events.tell(Event::BackendFound { backend: self.backend.clone() });
         }
     }
 
     /// Records that the server was found gone without a job having been tried.
-    pub fn found_gone(&self, problem: &str) {
-        self.apply(false, Some(problem), |breaker, now, jitter| {
+    pub fn found_gone(&self, fault: &Fault) {
+        self.apply(false, Some(fault), |breaker, now, jitter| {
             breaker.record(Outcome::Trip, now, jitter);
         });
+    }
+
+    /// When the server counts as hung, unless that was told already.
+    pub(super) fn hang_due(&self) -> Option<Instant> {
+        self.lock().hang.due()
+    }
+
+    /// Tells that the server hangs, if it still does.
+    pub(super) fn tell_hang(&self, detail: &str) -> Option<Help> {
+        let help = self.lock().hang.tell(detail, Instant::now())?;
+        let (backend, detail) = (self.backend.clone(), detail.to_owned());
+        self.tell(Event::BackendHung { backend, detail });
+        Some(help)
+    }
+
+    /// Tells a happening of this backend.
+    pub(super) fn tell(&self, event: Event) {
+        self.events.tell(event);
     }
 
     /// Resolves at the next change of state. Take it before looking at the state.
@@ -154,7 +192,7 @@ impl Gate {
     fn apply(
         &self,
         healed: bool,
-        problem: Option<&str>,
+        fault: Option<&Fault>,
         change: impl FnOnce(&mut Breaker, Instant, f64),
     ) {
         let now = Instant::now();
@@ -163,21 +201,23 @@ impl Gate {
             let mut inner = self.lock();
             let before = inner.breaker.state();
             change(&mut inner.breaker, now, jitter);
-            if let Some(problem) = problem {
-                inner.last_error = Some(problem.to_owned());
+            if let Some(fault) = fault {
+                inner.last_error = Some(fault.detail.clone());
+                inner.hang.failed(fault.class, now);
             }
             let after = inner.breaker.state();
             if healed {
                 inner.last_error = None;
                 inner.model_missing = false;
                 inner.found = true;
+                inner.hang = Hang::default();
             }
             (before, after)
         };
         match (before, after) {
             (State::Closed, State::Open { until }) => self.events.tell(Event::BreakerOpened {
                 backend: self.backend.clone(),
-                reason: problem.unwrap_or("unknown").to_owned(),
+                reason: fault.map_or_else(|| "unknown".to_owned(), |fault| fault.detail.clone()),
                 open_ms: millis(until.saturating_duration_since(now)),
             }),
             (State::HalfOpen { .. }, State::Closed) => {
@@ -190,11 +230,11 @@ impl Gate {
 }
 
 impl Permit {
-    /// Records how the job ended. `problem` is the fault in a sentence, if there was one.
-    pub fn record(mut self, outcome: Outcome, problem: Option<&str>) {
+    /// Records how the job ended.
+    pub fn record(mut self, outcome: Outcome, fault: Option<&Fault>) {
         self.recorded = true;
         let healed = outcome == Outcome::Success;
-        self.gate.apply(healed, problem, |breaker, now, jitter| {
+        self.gate.apply(healed, fault, |breaker, now, jitter| {
             breaker.record(outcome, now, jitter);
         });
     }
@@ -211,7 +251,7 @@ impl Drop for Permit {
 
 impl ProbePermit {
     /// Records how the probe ended.
-    pub fn record(mut self, result: Result<(), &str>) {
+    pub fn record(mut self, result: Result<(), &Fault>) {
         self.recorded = true;
         let passed = result.is_ok();
         self.gate.apply(passed, result.err(), |breaker, now, jitter| {
@@ -235,6 +275,11 @@ fn millis(d: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::fault::{Class, Phase};
+
+    fn down(detail: &str) -> Fault {
+        Fault::new(Class::Down, Phase::Connect, detail)
+    }
 
     fn gate() -> (Arc<Gate>, tokio::sync::broadcast::Receiver<Event>) {
         let events = Events::default();
@@ -255,7 +300,7 @@ mod tests {
     async fn opening_and_closing_are_told_once_with_their_reason() {
         let (gate, mut heard) = gate();
         let permit = gate.admit().unwrap();
-        permit.record(Outcome::Trip, Some("connection refused"));
+        permit.record(Outcome::Trip, Some(&down("connection refused")));
         assert!(matches!(
             heard.try_recv(),
             Ok(Event::BreakerOpened { reason, .. }) if reason == "connection refused"
@@ -272,7 +317,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_dropped_probe_lets_the_next_one_in() {
         let (gate, _heard) = gate();
-        gate.admit().unwrap().record(Outcome::Trip, Some("gone"));
+        gate.admit().unwrap().record(Outcome::Trip, Some(&down("gone")));
         gate.hurry();
         drop(gate.admit_probe());
         assert!(gate.admit_probe().is_some());

@@ -12,18 +12,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::aliases::{aliases, pick, published};
-use super::backend::{Backend, Capacity, ChatRequest, ChatStream, Message, Presence, Sampling};
-use super::door::{Door, Resolved, Tag, check};
+use super::aliases::{aliases, published};
+use super::backend::{ChatRequest, ChatStream, Message, Presence, Sampling};
+use super::door::{Door, Tag};
 use super::fault::{Class, Fault, Phase};
-use super::learned::{Learned, Seed};
+use super::learned::Seed;
+use super::ndjson::Ndjson;
 use super::parse::Dialect;
-use super::phases::{Limits, Plan, answer};
+use super::phases::Limits;
 use super::sanitise;
+use super::server::{Dialogue, Habits, Sending, Server, keep_alive_s};
 use super::think::ThinkMode;
 use crate::net::{Http, Method};
 
@@ -52,9 +53,7 @@ const SEED_MAX: u32 = i32::MAX as u32;
 #[derive(Debug)]
 pub struct Hailo {
     config: HailoConfig,
-    door: Door,
-    learned: Arc<Learned>,
-    resolved: Arc<Resolved>,
+    server: Server,
 }
 
 /// All that is ever sent to `/api/chat` with a prompt.
@@ -101,7 +100,7 @@ impl Hailo {
     pub fn new(http: Arc<dyn Http>, config: HailoConfig) -> Self {
         let known = published(&config.model);
         let pace = pace(config.timeouts.gives_up);
-        let learned = Learned::new(Seed {
+        let seed = Seed {
             context_tokens: config.context_tokens,
             chunk_tokens: CHUNK_TOKENS,
             chunk: known.chunk.mul_f64(pace),
@@ -109,7 +108,7 @@ impl Hailo {
             load: known.load.mul_f64(pace),
             prefill_max: Some(PREFILL_MAX.mul_f64(pace)),
             prefix_cache: false,
-        });
+        };
         let door = Door {
             http,
             base: config.url.trim_end_matches('/').to_owned(),
@@ -117,26 +116,65 @@ impl Hailo {
             connect_timeout: config.timeouts.connect,
             dialect: Dialect::Hailo,
         };
-        Self { config, door, learned: Arc::new(learned), resolved: Arc::default() }
+        let server = Server::new(door, &config.model, config.timeouts.probe, seed);
+        Self { config, server }
     }
 
-    async fn resolve(&self) -> Result<String, Fault> {
-        if let Some(name) = self.resolved.get() {
-            return Ok(name);
+    fn limits(&self, num_predict: u32) -> Limits {
+        let timeouts = &self.config.timeouts;
+        let loaded = self.server.learned.is_loaded(Instant::now());
+        let decoding = self.server.decoding(num_predict, timeouts.decode_tokens_per_s);
+        Limits {
+            head: if loaded { timeouts.head_loaded } else { timeouts.head_cold },
+            first_token: timeouts.first_token,
+            between_tokens: timeouts.between_tokens,
+            whole: timeouts.whole_extra + decoding,
+            gives_up: Some(timeouts.gives_up),
         }
-        let offered = names(&self.door.tags(self.config.timeouts.probe).await?);
-        self.find(&offered).ok_or_else(|| self.door.missing(&self.config.model, &offered))
     }
 
-    /// The exact name among those offered, remembered until the model is missing.
-    fn find(&self, offered: &[String]) -> Option<String> {
-        let found = pick(&aliases(&self.config.model), offered).cloned();
-        self.resolved.set(found.clone());
-        found
+    /// The server's name, with the version of the driver where that can be seen: it is the one of
+    /// the server, which does not tell its own.
+    fn release(&self) -> String {
+        let facts = self.server.door.is_local().then(|| hailo::device::facts(&self.config.machine));
+        match facts.and_then(|facts| facts.driver_version) {
+            Some(version) => format!("hailo-ollama with driver {version}"),
+            None => "hailo-ollama".to_owned(),
+        }
+    }
+
+    fn foreign(&self, root: &str) -> Fault {
+        let found = match root.trim() {
+            text if text.contains("Ollama is running") => "Ollama",
+            "" => "a server without a name",
+            text => text,
+        };
+        self.server.door.foreign("hailo-ollama", found)
+    }
+}
+
+impl Dialogue for Hailo {
+    const NAME: &'static str = "hailo";
+
+    fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn habits(&self) -> Habits {
+        let starts_inside = published(&self.config.model).starts_thinking;
+        let think_mode = if starts_inside { ThinkMode::StartsInside } else { ThinkMode::MayOpen };
+        Habits {
+            record_outlives_failure: true,
+            counts_cached_tokens: false,
+            think_mode,
+            service: Some("hailo-ollama"),
+            // The hat has memory of its own.
+            memory_to_load: None,
+        }
     }
 
     async fn start(&self, request: ChatRequest) -> Result<ChatStream, Fault> {
-        check(&request, self.config.context_tokens)?;
+        self.server.check(&request)?;
         let system_first =
             request.messages.first().is_some_and(|first| first.role.as_str() == "system");
         if !system_first {
@@ -144,7 +182,7 @@ impl Hailo {
             let text = "a prompt that does not begin with the system message";
             return Err(Fault::new(Class::OurBug, Phase::Connect, text));
         }
-        let model = self.resolve().await?;
+        let model = self.server.resolve(&aliases(&self.config.model)).await?;
         let body = ChatBody {
             model: &model,
             messages: request.messages.iter().map(WireMessage::from).collect(),
@@ -152,40 +190,21 @@ impl Hailo {
             keep_alive: self.config.keep_alive_s,
             options: Options::new(request.num_predict, request.sampling),
         };
-        let sending = self.door.open("/api/chat", &body)?;
-        let limits = self.limits(request.num_predict);
-        Ok(answer(Plan {
-            sending,
-            decode: Box::new(super::ndjson::Ndjson::new(Dialect::Hailo)),
-            dialect: Dialect::Hailo,
-            limits,
-            learned: Arc::clone(&self.learned),
-            resolved: Arc::clone(&self.resolved),
-            fresh_tokens: self.learned.sending(&request),
-            prompt_tokens: request.prompt_tokens,
-            messages: request.messages,
+        let sending = Sending {
+            path: "/api/chat",
+            body: &body,
+            decode: Box::new(Ndjson::new(Dialect::Hailo)),
+            limits: self.limits(request.num_predict),
             keep_alive_s: self.config.keep_alive_s,
-        }))
-    }
-
-    fn limits(&self, num_predict: u32) -> Limits {
-        let timeouts = &self.config.timeouts;
-        let loaded = self.learned.is_loaded(Instant::now());
-        let rate =
-            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
-        Limits {
-            head: if loaded { timeouts.head_loaded } else { timeouts.head_cold },
-            first_token: timeouts.first_token,
-            between_tokens: timeouts.between_tokens,
-            whole: timeouts.whole_extra + Duration::from_secs_f64(f64::from(num_predict) / rate),
-            gives_up: Some(timeouts.gives_up),
-        }
+            fields: Vec::new(),
+        };
+        self.server.answer(&request, sending)
     }
 
     async fn look(&self) -> Result<Presence, Fault> {
-        let limit = self.config.timeouts.probe;
-        let root = self.door.fetch(Method::Get, "/", None, limit).await?;
-        let tags = match self.door.tags(limit).await {
+        let (door, limit) = (&self.server.door, self.config.timeouts.probe);
+        let root = door.fetch(Method::Get, "/", None, limit).await?;
+        let tags = match door.tags(limit).await {
             Ok(tags) => tags,
             Err(_) if !is_hailo(&root.text) => return Err(self.foreign(&root.text)),
             Err(fault) => return Err(fault),
@@ -195,94 +214,33 @@ impl Hailo {
         if !is_hailo(&root.text) && !tags.iter().any(|tag| tag.hef) {
             return Err(self.foreign(&root.text));
         }
-        let model = self.find(&offered);
-        Ok(Presence { server: "hailo-ollama".into(), model, offered })
-    }
-
-    fn foreign(&self, root: &str) -> Fault {
-        let found = match root.trim() {
-            text if text.contains("Ollama is running") => "Ollama",
-            "" => "a server without a name",
-            text => text,
-        };
-        self.door.foreign("hailo-ollama", found)
+        let model = self.server.find(&aliases(&self.config.model), &offered);
+        Ok(Presence { server: self.release(), model, offered })
     }
 
     /// A load's answer is not proof: after a failed one the server says "load" and does nothing.
-    async fn set_loaded(&self, keep_alive: i64) -> Result<(), Fault> {
-        let model = self.resolve().await?;
+    async fn set_loaded(&self, loaded: bool) -> Result<(), Fault> {
+        let model = self.server.resolve(&aliases(&self.config.model)).await?;
+        let keep_alive = keep_alive_s(self.config.keep_alive_s, loaded);
         let body = LoadBody { model: &model, keep_alive };
-        let limit = self.config.timeouts.head_cold;
-        let began = Instant::now();
-        let outcome = self.door.command("/api/chat", &body, limit).await;
-        if outcome.as_ref().is_err_and(|fault| fault.class == Class::ModelMissing) {
-            self.resolved.set(None);
-        }
-        self.learned.load_ended(outcome.is_ok() && keep_alive != 0, began, keep_alive);
-        outcome
-    }
-}
-
-impl Backend for Hailo {
-    fn name(&self) -> &str {
-        "hailo"
+        self.server.load_or_release(&body, self.config.timeouts.head_cold, keep_alive).await
     }
 
-    fn model(&self) -> String {
-        self.config.model.clone()
+    fn local_hint(&self) -> Option<String> {
+        let there = hailo::device::present(&self.config.machine);
+        (!there).then(|| "and this machine has no device node /dev/hailo* or /dev/h1x-*".to_owned())
     }
 
-    fn capacity(&self) -> Capacity {
-        Capacity {
-            context_tokens: self.config.context_tokens,
-            prefill_tokens_max: self.learned.prefill_tokens_max(),
-        }
-    }
-
-    fn first_token_estimate(&self, fresh_tokens: u32) -> Duration {
-        self.learned.first_token_estimate(fresh_tokens, Instant::now())
-    }
-
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatStream, Fault>> {
-        Box::pin(self.start(request))
-    }
-
-    fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
-        Box::pin(self.look())
-    }
-
-    fn load(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        // 0 would unload.
-        let keep_alive = if self.config.keep_alive_s == 0 { 1 } else { self.config.keep_alive_s };
-        Box::pin(self.set_loaded(keep_alive))
-    }
-
-    fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(self.set_loaded(0))
-    }
-
-    fn ghost(&self, before_token: bool, prompt_tokens: u32) -> Duration {
-        let tokens = Duration::from_secs_f64(GHOST_TOKENS / self.learned.tokens_per_s());
+    fn lingers(&self, before_token: bool, prompt_tokens: u32) -> Duration {
+        let learned = &self.server.learned;
+        let tokens = Duration::from_secs_f64(GHOST_TOKENS / learned.tokens_per_s());
         let tokens = tokens.max(GHOST_MIN);
         if before_token {
             // A request whose client has gone is executed all the same: load, prefill, tokens.
-            self.first_token_estimate(prompt_tokens) + tokens
+            learned.first_token_estimate(prompt_tokens, Instant::now()) + tokens
         } else {
             tokens
         }
-    }
-
-    fn record_outlives_failure(&self) -> bool {
-        true
-    }
-
-    fn think_mode(&self) -> ThinkMode {
-        let starts_inside = published(&self.config.model).starts_thinking;
-        if starts_inside { ThinkMode::StartsInside } else { ThinkMode::MayOpen }
-    }
-
-    fn learned(&self) -> Option<&Learned> {
-        Some(&self.learned)
     }
 }
 

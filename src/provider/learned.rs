@@ -16,8 +16,14 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::backend::{ChatRequest, Message};
-use super::fault::Class;
+use super::fault::{Class, Field};
+use super::pace::{self, Pace};
 use crate::limits::{IDENTITY_TOKENS_MAX, VOLATILE_TOKENS_MAX};
+
+mod measured;
+mod refused;
+
+pub use measured::Measured;
 
 /// The longest prompt never shrinks below this, in tokens: the identity block, the date and a
 /// short question must fit, or nothing is ever sent that could let it grow again. The slowest
@@ -37,6 +43,11 @@ const RATE_TOKENS_MIN: u32 = 8;
 
 /// Fewest tokens from which a prefill rate without chunks is measured; below, latency dominates.
 const PREFILL_MEASURED_MIN: u32 = 64;
+
+/// Fewest chunks from which it is learned that a chunk takes less than believed. Counts are
+/// estimates: of two chunks by the estimate one may be real, and a figure that is half of the truth
+/// would end the hold on a slot while the server is still busy. Of four at least three are real.
+const CHUNKS_MEASURED_MIN: u32 = 4;
 
 /// Slowest decode rate believed, tokens a second; keeps estimates finite.
 const RATE_MIN: f64 = 0.1;
@@ -113,6 +124,9 @@ struct Figures {
     loaded: Loaded,
     /// Digests of the messages of the last prompt that was answered completely.
     last: Vec<u64>,
+    pace: Pace,
+    /// What the model refused, until it is another one.
+    refused: Vec<Field>,
 }
 
 // === impl Learned ===
@@ -121,20 +135,7 @@ impl Learned {
     /// Figures before anything was measured.
     #[must_use]
     pub fn new(seed: Seed) -> Self {
-        let figures = Figures {
-            chunk_s: seed.chunk.as_secs_f64(),
-            planned_chunk_s: seed.chunk.as_secs_f64(),
-            tokens_per_s: seed.tokens_per_s.clamp(RATE_MIN, RATE_MAX),
-            healthy_per_s: None,
-            slow_answers: 0,
-            load_s: seed.load.as_secs_f64(),
-            prefill_cap: seed.context_tokens,
-            stalls: 0,
-            loaded: Loaded::No,
-            last: Vec::new(),
-            seed,
-        };
-        Self(Mutex::new(figures))
+        Self(Mutex::new(Figures::new(seed)))
     }
 
     fn lock(&self) -> MutexGuard<'_, Figures> {
@@ -158,6 +159,17 @@ impl Learned {
     pub fn measured_tokens_per_s(&self) -> Option<f64> {
         let figures = self.lock();
         figures.healthy_per_s.map(|_| figures.tokens_per_s)
+    }
+
+    /// How answers arrive.
+    #[must_use]
+    pub fn pace(&self) -> pace::Figures {
+        self.lock().pace.figures()
+    }
+
+    /// Notes how an answer arrives.
+    pub(super) fn arrives(&self, note: impl FnOnce(&mut Pace)) {
+        note(&mut self.lock().pace);
     }
 
     /// Whether the last answers were all much slower than this server used to be: it is hot, or
@@ -257,9 +269,14 @@ impl Learned {
         }
         // The first token's own decoding is no prefill; after one chunk it would be a third of it.
         let prefill_s = (after.as_secs_f64() - 1.0 / figures.tokens_per_s).max(0.0);
-        let chunk_s = prefill_s / f64::from(figures.chunks(fresh_tokens));
-        figures.chunk_s = blend(figures.chunk_s, chunk_s);
-        figures.plan();
+        let chunks = figures.chunks(fresh_tokens);
+        let chunk_s = prefill_s / f64::from(chunks);
+        let measured = figures.seed.chunk_tokens == 1 || chunks >= CHUNKS_MEASURED_MIN;
+        // That it is slower shows on short prompts too.
+        if measured || chunk_s > figures.chunk_s {
+            figures.chunk_s = blend(figures.chunk_s, chunk_s);
+            figures.plan();
+        }
         if figures.seed.prefill_max.is_some_and(|max| after < max / 2) {
             let grown = figures.prefill_cap.saturating_add(figures.prefill_cap / 20);
             figures.prefill_cap = grown.min(figures.seed.context_tokens);
@@ -293,6 +310,24 @@ impl Learned {
 }
 
 impl Figures {
+    fn new(seed: Seed) -> Self {
+        Self {
+            chunk_s: seed.chunk.as_secs_f64(),
+            planned_chunk_s: seed.chunk.as_secs_f64(),
+            tokens_per_s: seed.tokens_per_s.clamp(RATE_MIN, RATE_MAX),
+            healthy_per_s: None,
+            slow_answers: 0,
+            load_s: seed.load.as_secs_f64(),
+            prefill_cap: seed.context_tokens,
+            stalls: 0,
+            loaded: Loaded::No,
+            last: Vec::new(),
+            pace: Pace::default(),
+            refused: Vec::new(),
+            seed,
+        }
+    }
+
     fn decoded_at(&mut self, rate: f64) {
         self.tokens_per_s = blend(self.tokens_per_s, rate);
         let healthy = self.healthy_per_s.unwrap_or(rate);
@@ -357,7 +392,7 @@ mod tests {
     use super::*;
     use crate::provider::backend::{Role, Sampling};
 
-    const SEED: Seed = Seed {
+    pub(super) const SEED: Seed = Seed {
         context_tokens: 2048,
         chunk_tokens: 96,
         chunk: Duration::from_millis(370),
@@ -426,6 +461,27 @@ mod tests {
             learned.first_token(96, Duration::from_millis(900) + FIRST_DECODED);
         }
         assert!(learned.prefill_tokens_max() <= 10 * 96, "a device that slowed down is believed");
+    }
+
+    #[test]
+    fn a_short_prompt_teaches_that_the_device_is_slow_and_not_that_it_is_quick() {
+        let chunk = Duration::from_millis(370);
+        let estimate = |learned: &Learned| learned.first_token_estimate(10 * 96, Instant::now());
+        let learned = Learned::new(SEED);
+        let published = estimate(&learned);
+        for _ in 0..20 {
+            // Two chunks by the estimate, one in truth.
+            learned.first_token(2 * 96, chunk + FIRST_DECODED);
+        }
+        assert_eq!(estimate(&learned), published);
+        for _ in 0..20 {
+            learned.first_token(2 * 96, chunk * 4 + FIRST_DECODED);
+        }
+        assert!(estimate(&learned) > published + chunk * 9, "twice as slow");
+        for _ in 0..40 {
+            learned.first_token(10 * 96, chunk * 5 + FIRST_DECODED);
+        }
+        assert!(estimate(&learned) < published - chunk * 4, "a long prompt teaches both");
     }
 
     #[test]

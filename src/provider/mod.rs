@@ -19,11 +19,15 @@ pub mod guard;
 pub mod hailo;
 pub mod learned;
 pub mod lease;
+pub mod lent;
 pub mod ollama;
 pub mod openai;
+pub mod pace;
 pub mod parse;
 pub mod prompt;
 pub mod recovery;
+#[cfg(feature = "reserve")]
+pub mod reserve;
 pub mod sanitise;
 pub mod think;
 
@@ -33,9 +37,13 @@ mod attempt;
 mod door;
 #[cfg(any(test, feature = "sim"))]
 pub mod foreign;
+mod hang;
 mod in_flight;
+mod kept;
 mod ndjson;
 mod phases;
+mod server;
+mod stand_in;
 mod visible;
 
 #[cfg(test)]
@@ -294,8 +302,11 @@ impl Provider {
                 Ended::Preempted => return Err(ProviderError::Preempted),
                 Ended::TooLate => return Err(ProviderError::TooLate),
                 Ended::NotAdmitted(rejected) => {
-                    let known = engine.gate.health().last_error;
-                    let detail = known.unwrap_or_else(|| "not usable right now".to_owned());
+                    let health = engine.gate.health();
+                    let detail = health
+                        .hung
+                        .or(health.last_error)
+                        .unwrap_or_else(|| "not usable right now".to_owned());
                     let cause = cause(engine, None, detail);
                     return Ok(Tried::Refused(rejected.retry_after, cause));
                 }
@@ -341,6 +352,11 @@ impl Provider {
                 engine.gate.note_missing(fault.detail.clone());
                 self.events.tell(Event::ModelMissing { backend, detail: fault.detail.clone() });
             }
+            Class::Unsupported(field) => self.events.tell(Event::FieldRefused {
+                backend,
+                model: engine.backend.model(),
+                field: field.as_str(),
+            }),
             Class::OurBug => {
                 tracing::error!(backend, detail = fault.detail, "a server refused what we sent");
             }

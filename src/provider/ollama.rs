@@ -8,22 +8,24 @@
 //! - `num_ctx` and `num_thread` are the same in every request, the load included.
 //! - `truncate: false` and `shift: false` always: a prompt that does not fit is an error.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::aliases::pick;
-use super::backend::{Backend, Capacity, ChatRequest, ChatStream, Presence, Sampling, ToolSpec};
-use super::door::{Door, Resolved, check, json as to_json};
-use super::fault::{Class, Fault};
-use super::learned::{Learned, Seed};
+use super::backend::{ChatRequest, ChatStream, Presence, Sampling, ToolSpec};
+use super::door::{Door, json as to_json};
+use super::fault::{Fault, Field};
+use super::learned::Seed;
 use super::ndjson::Ndjson;
 use super::parse::Dialect;
-use super::phases::{Limits, Plan, answer};
+use super::phases::Limits;
+use super::server::{Dialogue, Habits, Sending, Server, WireMessage, keep_alive_s};
+use super::think::ThinkMode;
+use crate::limits::PRELOAD_MEMORY_MIN;
 use crate::net::{Http, Method};
 
 mod config;
@@ -43,11 +45,11 @@ const GHOST: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub struct Ollama {
     config: OllamaConfig,
-    door: Door,
-    learned: Arc<Learned>,
-    resolved: Arc<Resolved>,
+    server: Server,
     /// Which model was asked whether it thinks, and the answer.
     thinks: Mutex<Option<(String, bool)>>,
+    /// Its version counts a prompt's cached tokens too, so that a cut prompt shows.
+    counts_cached: AtomicBool,
 }
 
 /// All that is ever sent to `/api/chat` with a prompt.
@@ -66,12 +68,6 @@ struct ChatBody<'a> {
     format: Option<&'a Value>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Value>,
-}
-
-#[derive(Serialize)]
-struct WireMessage<'a> {
-    role: &'static str,
-    content: &'a str,
 }
 
 #[derive(Serialize)]
@@ -109,7 +105,7 @@ impl Ollama {
     #[must_use]
     pub fn new(http: Arc<dyn Http>, config: OllamaConfig) -> Self {
         let slowest = f64::from(config.timeouts.prefill_tokens_per_s.max(1));
-        let learned = Learned::new(Seed {
+        let seed = Seed {
             context_tokens: config.context_tokens,
             chunk_tokens: 1,
             chunk: Duration::from_secs_f64(1.0 / slowest),
@@ -117,7 +113,7 @@ impl Ollama {
             load: LOAD,
             prefill_max: None,
             prefix_cache: true,
-        });
+        };
         let door = Door {
             http,
             base: config.url.trim_end_matches('/').to_owned(),
@@ -125,35 +121,23 @@ impl Ollama {
             connect_timeout: config.timeouts.connect,
             dialect: Dialect::Ollama,
         };
-        Self {
-            config,
-            door,
-            learned: Arc::new(learned),
-            resolved: Arc::default(),
-            thinks: Mutex::new(None),
-        }
+        let server = Server::new(door, &config.model, config.timeouts.probe, seed);
+        Self { config, server, thinks: Mutex::new(None), counts_cached: AtomicBool::new(false) }
     }
 
     async fn resolve(&self) -> Result<String, Fault> {
-        if let Some(name) = self.resolved.get() {
-            return Ok(name);
-        }
-        let offered = self.offered().await?;
-        self.find(&offered).ok_or_else(|| self.door.missing(&self.config.model, &offered))
+        let latest = self.latest();
+        self.server.resolve(&self.accepted(&latest)).await
     }
 
-    async fn offered(&self) -> Result<Vec<String>, Fault> {
-        let tags = self.door.tags(self.config.timeouts.probe).await?;
-        Ok(tags.into_iter().map(|tag| tag.name).collect())
+    fn latest(&self) -> String {
+        format!("{}:latest", self.config.model)
     }
 
-    fn find(&self, offered: &[String]) -> Option<String> {
+    /// Names of the model: without a tag the latest is meant.
+    fn accepted<'a>(&'a self, latest: &'a str) -> Vec<&'a str> {
         let model = self.config.model.as_str();
-        let latest = format!("{model}:latest");
-        let accepted = if model.contains(':') { vec![model] } else { vec![model, latest.as_str()] };
-        let found = pick(&accepted, offered).cloned();
-        self.resolved.set(found.clone());
-        found
+        if model.contains(':') { vec![model] } else { vec![model, latest] }
     }
 
     /// Whether the model can think, asked once. A server that does not tell must not hold a chat
@@ -165,48 +149,13 @@ impl Ollama {
         }
         let Ok(body) = to_json(&json!({ "model": model })) else { return false };
         let limit = self.config.timeouts.probe;
-        let shown = self.door.fetch_json(Method::Post, "/api/show", Some(body), limit).await;
+        let shown = self.server.door.fetch_json(Method::Post, "/api/show", Some(body), limit).await;
         let Ok(shown) = shown else { return false };
         let able = shown.get("capabilities").and_then(Value::as_array);
         let thinks = able.is_some_and(|able| able.iter().any(|one| one == "thinking"));
         *self.thinks.lock().unwrap_or_else(PoisonError::into_inner) =
             Some((model.to_owned(), thinks));
         thinks
-    }
-
-    async fn start(&self, request: ChatRequest) -> Result<ChatStream, Fault> {
-        check(&request, self.config.context_tokens)?;
-        let model = self.resolve().await?;
-        let thinks = self.thinks(&model).await;
-        let body = ChatBody {
-            model: &model,
-            messages: request
-                .messages
-                .iter()
-                .map(|one| WireMessage { role: one.role.as_str(), content: &one.content })
-                .collect(),
-            stream: true,
-            keep_alive: self.config.keep_alive_s,
-            options: self.options(Some(request.num_predict), request.sampling),
-            truncate: false,
-            shift: false,
-            think: thinks.then_some(false),
-            format: request.schema.as_ref(),
-            tools: request.tools.iter().map(function).collect(),
-        };
-        let sending = self.door.open("/api/chat", &body)?;
-        Ok(answer(Plan {
-            sending,
-            decode: Box::new(Ndjson::new(Dialect::Ollama)),
-            dialect: Dialect::Ollama,
-            limits: self.limits(&request),
-            learned: Arc::clone(&self.learned),
-            resolved: Arc::clone(&self.resolved),
-            fresh_tokens: self.learned.sending(&request),
-            prompt_tokens: request.prompt_tokens,
-            messages: request.messages,
-            keep_alive_s: self.config.keep_alive_s,
-        }))
     }
 
     fn options(&self, num_predict: Option<u32>, sampling: Sampling) -> Options {
@@ -224,13 +173,11 @@ impl Ollama {
 
     fn limits(&self, request: &ChatRequest) -> Limits {
         let timeouts = &self.config.timeouts;
-        let loaded = self.learned.is_loaded(Instant::now());
+        let loaded = self.server.learned.is_loaded(Instant::now());
         let base = if loaded { timeouts.head_loaded } else { timeouts.head_cold };
         let prefill = request.prompt_tokens / timeouts.prefill_tokens_per_s.max(1);
         let prefill = Duration::from_secs(prefill.into());
-        let rate =
-            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
-        let decoding = Duration::from_secs_f64(f64::from(request.num_predict) / rate);
+        let decoding = self.server.decoding(request.num_predict, timeouts.decode_tokens_per_s);
         Limits {
             head: base + prefill,
             // A proxy in front of Ollama may send the head at once.
@@ -240,94 +187,118 @@ impl Ollama {
             gives_up: None,
         }
     }
+}
+
+impl Dialogue for Ollama {
+    const NAME: &'static str = "ollama";
+
+    fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn habits(&self) -> Habits {
+        Habits {
+            record_outlives_failure: false,
+            counts_cached_tokens: self.counts_cached.load(Ordering::Relaxed),
+            think_mode: ThinkMode::MayOpen,
+            service: Some("ollama"),
+            memory_to_load: Some(PRELOAD_MEMORY_MIN),
+        }
+    }
+
+    async fn start(&self, request: ChatRequest) -> Result<ChatStream, Fault> {
+        self.server.check(&request)?;
+        let model = self.resolve().await?;
+        let thinks = self.thinks(&model).await;
+        let has_tools = !request.tools.is_empty();
+        let fields = self.server.taken(&[(Field::Think, thinks), (Field::Tools, has_tools)]);
+        let tools = request.tools.iter().filter(|_| fields.contains(&Field::Tools));
+        let body = ChatBody {
+            model: &model,
+            messages: WireMessage::all(&request.messages),
+            stream: true,
+            keep_alive: self.config.keep_alive_s,
+            options: self.options(Some(request.num_predict), request.sampling),
+            truncate: false,
+            shift: false,
+            think: fields.contains(&Field::Think).then_some(false),
+            format: request.schema.as_ref(),
+            tools: tools.map(function).collect(),
+        };
+        let sending = Sending {
+            path: "/api/chat",
+            body: &body,
+            decode: Box::new(Ndjson::new(Dialect::Ollama)),
+            limits: self.limits(&request),
+            keep_alive_s: self.config.keep_alive_s,
+            fields,
+        };
+        self.server.answer(&request, sending)
+    }
 
     async fn look(&self) -> Result<Presence, Fault> {
-        let limit = self.config.timeouts.probe;
-        let root = self.door.fetch(Method::Get, "/", None, limit).await?;
+        let (door, limit) = (&self.server.door, self.config.timeouts.probe);
+        let root = door.fetch(Method::Get, "/", None, limit).await?;
         if root.text.contains("hailo-ollama") {
-            return Err(self.door.foreign("Ollama", "hailo-ollama"));
+            return Err(door.foreign("Ollama", "hailo-ollama"));
         }
-        let tags = match self.door.tags(limit).await {
+        let tags = match door.tags(limit).await {
             Ok(tags) => tags,
             Err(_) if !root.text.contains("Ollama is running") => {
-                return Err(self.door.foreign("Ollama", root.text.trim()));
+                return Err(door.foreign("Ollama", root.text.trim()));
             }
             Err(fault) => return Err(fault),
         };
         if tags.iter().any(|tag| tag.hef) {
-            return Err(self.door.foreign("Ollama", "hailo-ollama"));
+            return Err(door.foreign("Ollama", "hailo-ollama"));
         }
         let offered: Vec<String> = tags.into_iter().map(|tag| tag.name).collect();
-        let version = self.door.fetch_json(Method::Get, "/api/version", None, limit).await;
+        let version = door.fetch_json(Method::Get, "/api/version", None, limit).await;
         let version = version.ok().and_then(|v| Some(v.get("version")?.as_str()?.to_owned()));
+        let counts = version.as_deref().is_some_and(counts_cached);
+        self.counts_cached.store(counts, Ordering::Relaxed);
         let server =
             version.map_or_else(|| "Ollama".to_owned(), |version| format!("Ollama {version}"));
-        Ok(Presence { server, model: self.find(&offered), offered })
+        let latest = self.latest();
+        let model = self.server.find(&self.accepted(&latest), &offered);
+        Ok(Presence { server, model, offered })
     }
 
-    async fn set_loaded(&self, keep_alive: i64) -> Result<(), Fault> {
+    async fn set_loaded(&self, loaded: bool) -> Result<(), Fault> {
         let model = self.resolve().await?;
-        let options = self.options(None, Sampling::default());
+        let keep_alive = keep_alive_s(self.config.keep_alive_s, loaded);
+        // A proxy that knows no load takes the request for a prompt, and would have its model talk
+        // without end on the one slot. Ollama ignores the bound here and does not load anew for it.
+        let options = self.options(Some(1), Sampling::default());
         let body = LoadBody { model: &model, messages: [], keep_alive, options };
-        let limit = self.config.timeouts.head_cold;
-        let began = Instant::now();
-        let outcome = self.door.command("/api/chat", &body, limit).await;
-        if outcome.as_ref().is_err_and(|fault| fault.class == Class::ModelMissing) {
-            self.resolved.set(None);
+        self.server.load_or_release(&body, self.config.timeouts.head_cold, keep_alive).await
+    }
+
+    /// Asks what is loaded, which costs Ollama nothing: somebody else may have loaded it.
+    async fn holds(&self) -> bool {
+        if self.server.learned.is_loaded(Instant::now()) {
+            return true;
         }
-        self.learned.load_ended(outcome.is_ok() && keep_alive != 0, began, keep_alive);
-        outcome
+        let Some(model) = self.server.resolved.get() else { return false };
+        let limit = self.config.timeouts.probe;
+        let loaded = self.server.door.fetch_json(Method::Get, "/api/ps", None, limit).await;
+        let models = loaded.ok().and_then(|value| Some(value.get("models")?.as_array()?.clone()));
+        let name = |one: &Value| one.get("name").and_then(Value::as_str) == Some(&model);
+        models.is_some_and(|models| models.iter().any(name))
+    }
+
+    fn lingers(&self, _before_token: bool, _prompt_tokens: u32) -> Duration {
+        GHOST
     }
 }
 
-impl Backend for Ollama {
-    fn name(&self) -> &str {
-        "ollama"
-    }
-
-    fn model(&self) -> String {
-        self.config.model.clone()
-    }
-
-    fn capacity(&self) -> Capacity {
-        Capacity {
-            context_tokens: self.config.context_tokens,
-            prefill_tokens_max: self.learned.prefill_tokens_max(),
-        }
-    }
-
-    fn first_token_estimate(&self, fresh_tokens: u32) -> Duration {
-        self.learned.first_token_estimate(fresh_tokens, Instant::now())
-    }
-
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatStream, Fault>> {
-        Box::pin(self.start(request))
-    }
-
-    fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
-        Box::pin(self.look())
-    }
-
-    fn load(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        // 0 would unload.
-        let keep_alive = if self.config.keep_alive_s == 0 { 1 } else { self.config.keep_alive_s };
-        Box::pin(self.set_loaded(keep_alive))
-    }
-
-    fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(self.set_loaded(0))
-    }
-
-    fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
-        GHOST
-    }
-
-    fn record_outlives_failure(&self) -> bool {
-        false
-    }
-
-    fn learned(&self) -> Option<&Learned> {
-        Some(&self.learned)
+/// Whether this version counts the cached part of a prompt: 0.30 and later do (specification 4.1).
+fn counts_cached(version: &str) -> bool {
+    let mut numbers = version.split('.').map(|part| part.parse::<u32>().ok());
+    match (numbers.next().flatten(), numbers.next().flatten()) {
+        (Some(0), Some(minor)) => minor >= 30,
+        (Some(_), Some(_)) => true,
+        _ => false,
     }
 }
 

@@ -7,18 +7,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::backend::{Backend, Capacity, ChatRequest, ChatStream, Presence};
-use super::door::{Door, Reply, Resolved, check};
-use super::fault::Fault;
-use super::learned::{Learned, Seed};
+use super::backend::{ChatRequest, ChatStream, Presence};
+use super::door::{Door, Reply};
+use super::fault::{Fault, Field};
+use super::learned::Seed;
 use super::ollama::function;
 use super::parse::Dialect;
-use super::phases::{Limits, Plan, answer};
+use super::phases::Limits;
+use super::server::{Dialogue, Habits, Sending, Server, WireMessage};
+use super::think::ThinkMode;
 use crate::net::{Http, Method};
 
 mod config;
@@ -36,11 +37,9 @@ const PREFILL_TOKENS_PER_S: f64 = 100.0;
 #[derive(Debug)]
 pub struct OpenAi {
     config: OpenAiConfig,
-    door: Door,
+    server: Server,
     /// Which of the possible base paths has answered.
     prefix: Mutex<Option<&'static str>>,
-    learned: Arc<Learned>,
-    resolved: Arc<Resolved>,
 }
 
 /// All that is ever sent to `/chat/completions`.
@@ -64,12 +63,6 @@ struct ChatBody<'a> {
 }
 
 #[derive(Serialize)]
-struct WireMessage<'a> {
-    role: &'static str,
-    content: &'a str,
-}
-
-#[derive(Serialize)]
 struct StreamOptions {
     include_usage: bool,
 }
@@ -80,7 +73,7 @@ impl OpenAi {
     /// A backend that has not spoken to its server yet.
     #[must_use]
     pub fn new(http: Arc<dyn Http>, config: OpenAiConfig) -> Self {
-        let learned = Learned::new(Seed {
+        let seed = Seed {
             context_tokens: config.context_tokens,
             chunk_tokens: 1,
             chunk: Duration::from_secs_f64(1.0 / PREFILL_TOKENS_PER_S),
@@ -88,9 +81,7 @@ impl OpenAi {
             load: Duration::ZERO,
             prefill_max: None,
             prefix_cache: true,
-        });
-        // Somebody else keeps the model loaded.
-        learned.loaded(Instant::now(), -1);
+        };
         let door = Door {
             http,
             base: config.url.trim_end_matches('/').to_owned(),
@@ -98,18 +89,15 @@ impl OpenAi {
             connect_timeout: config.timeouts.connect,
             dialect: Dialect::OpenAi,
         };
-        Self {
-            config,
-            door,
-            prefix: Mutex::new(None),
-            learned: Arc::new(learned),
-            resolved: Arc::default(),
-        }
+        let server = Server::new(door, &config.model, config.timeouts.probe, seed);
+        // Somebody else keeps the model loaded.
+        server.learned.loaded(Instant::now(), -1);
+        Self { config, server, prefix: Mutex::new(None) }
     }
 
     /// Paths to try between the configured URL and the API's own, the likelier first.
     fn prefixes(&self) -> &'static [&'static str] {
-        let authority = self.door.base.split_once("://").map_or("", |(_, rest)| rest);
+        let authority = self.server.door.base.split_once("://").map_or("", |(_, rest)| rest);
         match authority.split_once('/') {
             None => &["/v1"],
             Some((_, path)) if path == "v1" || path.ends_with("/v1") => &[""],
@@ -122,53 +110,16 @@ impl OpenAi {
         known.or_else(|| self.prefixes().first().copied()).unwrap_or_default()
     }
 
-    async fn start(&self, request: ChatRequest) -> Result<ChatStream, Fault> {
-        check(&request, self.config.context_tokens)?;
-        let sampling = request.sampling;
-        let body = ChatBody {
-            model: &self.config.model,
-            messages: request
-                .messages
-                .iter()
-                .map(|one| WireMessage { role: one.role.as_str(), content: &one.content })
-                .collect(),
-            stream: true,
-            stream_options: StreamOptions { include_usage: true },
-            max_tokens: request.num_predict.max(1),
-            temperature: sampling.temperature.filter(|t| t.is_finite() && *t >= 0.0),
-            top_p: sampling.top_p.filter(|p| *p > 0.0 && *p <= 1.0),
-            seed: sampling.seed.map(|seed| seed & i32::MAX.unsigned_abs()),
-            response_format: request.schema.as_ref().map(response_format),
-            tools: request.tools.iter().map(function).collect(),
-        };
-        let sending = self.door.open(&format!("{}/chat/completions", self.prefix()), &body)?;
-        Ok(answer(Plan {
-            sending,
-            decode: Box::new(stream::Completion::default()),
-            dialect: Dialect::OpenAi,
-            limits: self.limits(&request),
-            learned: Arc::clone(&self.learned),
-            resolved: Arc::clone(&self.resolved),
-            fresh_tokens: self.learned.sending(&request),
-            prompt_tokens: request.prompt_tokens,
-            messages: request.messages,
-            keep_alive_s: -1,
-        }))
-    }
-
     fn limits(&self, request: &ChatRequest) -> Limits {
         let timeouts = &self.config.timeouts;
         let prefill = request.prompt_tokens / timeouts.prefill_tokens_per_s.max(1);
         let prefill = Duration::from_secs(prefill.into());
-        let rate =
-            (self.learned.tokens_per_s() / 2.0).clamp(0.1, timeouts.decode_tokens_per_s.max(0.1));
+        let decoding = self.server.decoding(request.num_predict, timeouts.decode_tokens_per_s);
         Limits {
             head: timeouts.head + prefill,
             first_token: timeouts.first_token + prefill,
             between_tokens: timeouts.between_tokens,
-            whole: timeouts.whole_extra
-                + prefill
-                + Duration::from_secs_f64(f64::from(request.num_predict) / rate),
+            whole: timeouts.whole_extra + prefill + decoding,
             gives_up: None,
         }
     }
@@ -178,7 +129,7 @@ impl OpenAi {
         for prefix in self.prefixes() {
             let path = format!("{prefix}/models");
             let limit = self.config.timeouts.probe;
-            let reply = self.door.fetch(Method::Get, &path, None, limit).await?;
+            let reply = self.server.door.fetch(Method::Get, &path, None, limit).await?;
             let wrong_path = matches!(reply.status, 404 | 405) || reply.is_page();
             found = Some(reply);
             if !wrong_path {
@@ -186,13 +137,59 @@ impl OpenAi {
                 break;
             }
         }
-        found.ok_or_else(|| self.door.foreign("an OpenAI-compatible server", "nothing"))
+        found.ok_or_else(|| self.server.door.foreign("an OpenAI-compatible server", "nothing"))
+    }
+}
+
+impl Dialogue for OpenAi {
+    const NAME: &'static str = "openai";
+
+    fn server(&self) -> &Server {
+        &self.server
+    }
+
+    fn habits(&self) -> Habits {
+        Habits {
+            record_outlives_failure: false,
+            counts_cached_tokens: true,
+            think_mode: ThinkMode::MayOpen,
+            service: None,
+            memory_to_load: None,
+        }
+    }
+
+    async fn start(&self, request: ChatRequest) -> Result<ChatStream, Fault> {
+        self.server.check(&request)?;
+        let sampling = request.sampling;
+        let fields = self.server.taken(&[(Field::Tools, !request.tools.is_empty())]);
+        let tools = request.tools.iter().filter(|_| fields.contains(&Field::Tools));
+        let body = ChatBody {
+            model: &self.config.model,
+            messages: WireMessage::all(&request.messages),
+            stream: true,
+            stream_options: StreamOptions { include_usage: true },
+            max_tokens: request.num_predict.max(1),
+            temperature: sampling.temperature.filter(|t| t.is_finite() && *t >= 0.0),
+            top_p: sampling.top_p.filter(|p| *p > 0.0 && *p <= 1.0),
+            seed: sampling.seed.map(|seed| seed & i32::MAX.unsigned_abs()),
+            response_format: request.schema.as_ref().map(response_format),
+            tools: tools.map(function).collect(),
+        };
+        let sending = Sending {
+            path: &format!("{}/chat/completions", self.prefix()),
+            body: &body,
+            decode: Box::new(stream::Completion::default()),
+            limits: self.limits(&request),
+            keep_alive_s: -1,
+            fields,
+        };
+        self.server.answer(&request, sending)
     }
 
     async fn look(&self) -> Result<Presence, Fault> {
         let reply = self.models().await?;
         if reply.is_page() {
-            return Err(self.door.foreign("an OpenAI-compatible server", "a web page"));
+            return Err(self.server.door.foreign("an OpenAI-compatible server", "a web page"));
         }
         let value = reply.json(Dialect::OpenAi)?;
         let models: Vec<&Value> =
@@ -213,68 +210,22 @@ impl OpenAi {
         Ok(Presence { server, model: here.then(|| self.config.model.clone()), offered })
     }
 
-    async fn present(&self) -> Result<(), Fault> {
+    /// Checks that the model is there; who runs the server decides what is loaded, and there is
+    /// nothing to release from here.
+    async fn set_loaded(&self, loaded: bool) -> Result<(), Fault> {
+        if !loaded {
+            return Ok(());
+        }
         let presence = self.look().await?;
         match presence.model {
             Some(_) => Ok(()),
-            None => Err(self.door.missing(&self.config.model, &presence.offered)),
+            None => Err(self.server.door.missing(&self.config.model, &presence.offered)),
         }
-    }
-}
-
-impl Backend for OpenAi {
-    fn name(&self) -> &str {
-        "openai"
-    }
-
-    fn model(&self) -> String {
-        self.config.model.clone()
-    }
-
-    fn capacity(&self) -> Capacity {
-        Capacity {
-            context_tokens: self.config.context_tokens,
-            prefill_tokens_max: self.learned.prefill_tokens_max(),
-        }
-    }
-
-    fn first_token_estimate(&self, fresh_tokens: u32) -> Duration {
-        self.learned.first_token_estimate(fresh_tokens, Instant::now())
-    }
-
-    fn chat(&self, request: ChatRequest) -> BoxFuture<'_, Result<ChatStream, Fault>> {
-        Box::pin(self.start(request))
-    }
-
-    fn presence(&self) -> BoxFuture<'_, Result<Presence, Fault>> {
-        Box::pin(self.look())
-    }
-
-    /// Checks that the model is there; who runs the server decides what is loaded.
-    fn load(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(self.present())
-    }
-
-    /// Nothing to release from here.
-    fn unload(&self) -> BoxFuture<'_, Result<(), Fault>> {
-        Box::pin(std::future::ready(Ok(())))
     }
 
     /// Such servers have several slots and notice a closed connection.
-    fn ghost(&self, _before_head: bool, _prompt_tokens: u32) -> Duration {
+    fn lingers(&self, _before_token: bool, _prompt_tokens: u32) -> Duration {
         Duration::ZERO
-    }
-
-    fn record_outlives_failure(&self) -> bool {
-        false
-    }
-
-    fn counts_cached_tokens(&self) -> bool {
-        true
-    }
-
-    fn learned(&self) -> Option<&Learned> {
-        Some(&self.learned)
     }
 }
 

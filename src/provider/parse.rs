@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::fault::{Class, Fault, Phase};
+use super::fault::{Class, Fault, Field, Phase};
 
 /// Longest detail of a fault, in characters: a cause, not a page.
 const DETAIL_CHARS_MAX: usize = 240;
@@ -181,11 +181,35 @@ fn said(dialect: Dialect, text: &str) -> Option<Class> {
         return Some(Class::PrefillTimeout);
     }
     let mistaken = ["no suitable mapper", "deserialize", "unmarshal", "model is required"];
-    if mistaken.into_iter().any(has) || has("does not support tools") {
+    if mistaken.into_iter().any(has) {
         return Some(Class::OurBug);
+    }
+    if let Some(field) = unsupported(&text) {
+        return Some(Class::Unsupported(field));
     }
     let busy = ["server busy", "maximum pending requests", "loading model"];
     busy.into_iter().any(has).then_some(Class::Busy)
+}
+
+/// The field that a model does not take. Refusals of Ollama, llama.cpp, vLLM and OpenRouter, and
+/// what Ollama's own parsers say of calls that they cannot read: those fail the same way each time,
+/// a bare `EOF` included.
+fn unsupported(text: &str) -> Option<Field> {
+    const TOOLS: [&str; 8] = [
+        "does not support tools",
+        "tools param requires",
+        "unsupported param: tools",
+        "tool choice requires",
+        "support tool use",
+        "error parsing tool call",
+        "xml syntax error",
+        "expected element type <function>",
+    ];
+    if text.contains("does not support thinking") {
+        return Some(Field::Think);
+    }
+    let tools = text.trim() == "eof" || TOOLS.into_iter().any(|part| text.contains(part));
+    tools.then_some(Field::Tools)
 }
 
 /// hailo-ollama's own causes. The outer ones repeat for several inner ones, so the telling ones
@@ -231,6 +255,9 @@ mod tests {
     use super::Dialect::{Hailo, Ollama, OpenAi};
     use super::*;
 
+    const NO_TOOLS: Class = Class::Unsupported(Field::Tools);
+    const NO_THINK: Class = Class::Unsupported(Field::Think);
+
     fn page(causes: &[&str]) -> String {
         let mut page =
             "server=oatpp/1.4.0\ncode=500\ndescription=Internal Server Error\nstacktrace:\n"
@@ -268,7 +295,29 @@ mod tests {
                 r#"{"error":"model \"x\" not found, try pulling it"}"#.into(),
                 ModelMissing,
             ),
-            (Ollama, 400, r#"{"error":"\"m\" does not support tools"}"#.into(), OurBug),
+            (Ollama, 400, r#"{"error":"\"m\" does not support tools"}"#.into(), NO_TOOLS),
+            (Ollama, 400, r#"{"error":"\"m\" does not support thinking"}"#.into(), NO_THINK),
+            (Ollama, 500, r#"{"error":"EOF"}"#.into(), NO_TOOLS),
+            (
+                Ollama,
+                500,
+                r#"{"error":"XML syntax error on line 8: element <function> closed"}"#.into(),
+                NO_TOOLS,
+            ),
+            (Ollama, 500, r#"{"error":"error parsing tool call: raw='{'"}"#.into(), NO_TOOLS),
+            (Ollama, 500, r#"{"error":"unexpected EOF"}"#.into(), ServerError),
+            (
+                OpenAi,
+                500,
+                r#"{"error":{"message":"tools param requires --jinja flag"}}"#.into(),
+                NO_TOOLS,
+            ),
+            (
+                OpenAi,
+                400,
+                r#"{"message":"\"auto\" tool choice requires --enable-auto-tool-choice"}"#.into(),
+                NO_TOOLS,
+            ),
             (Ollama, 400, r#"{"error":"input exceeds the context"}"#.into(), PrefillTimeout),
             (Ollama, 500, r#"{"error":"llama runner process has terminated"}"#.into(), ServerError),
             (Ollama, 503, r#"{"error":"server busy, please try again."}"#.into(), Busy),

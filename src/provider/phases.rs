@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::backend::{ChatDelta, ChatStream, Done, DoneReason, Message};
 use super::door::{Resolved, collect, unanswered};
-use super::fault::{Class, Fault, Phase};
+use super::fault::{Class, Fault, Field, Phase};
 use super::learned::Learned;
 use super::parse::{Dialect, detail, refusal};
 use crate::limits::ANSWER_BYTES_MAX;
@@ -81,6 +81,10 @@ pub(crate) struct Plan {
     /// The part of the prompt that has to be prefilled.
     pub(crate) fresh_tokens: u32,
     pub(crate) keep_alive_s: i64,
+    /// Those of the fields that a model may refuse which the request has.
+    pub(crate) fields: Vec<Field>,
+    /// Asks the server whether it lives; used once, if its head is late.
+    pub(crate) alive: Option<BoxFuture<'static, Result<(), Fault>>>,
 }
 
 enum Source {
@@ -158,12 +162,13 @@ impl Answer {
         sending: BoxFuture<'static, Result<HttpResponse, HttpError>>,
     ) -> Result<(), Fault> {
         let limit = self.plan.limits.head;
-        let response = timeout(limit, sending)
+        let alive = self.plan.alive.take();
+        let response = timeout(limit, head(sending, alive))
             .await
             .map_err(|_| {
                 let text = format!("no answer within {} s", limit.as_secs_f32());
                 Fault::new(Class::Wedged, Phase::Head, text)
-            })?
+            })??
             .map_err(|error| unanswered(&error))?;
         let status = response.status;
         let success = (200..300).contains(&status);
@@ -175,6 +180,7 @@ impl Answer {
         }
         self.head_at = Instant::now();
         self.alive_at = self.head_at;
+        self.plan.learned.arrives(|pace| pace.head(self.head_at - self.sent_at));
         // hailo-ollama loads the model before its head; elsewhere the load cannot be told apart.
         if self.plan.dialect == Dialect::Hailo {
             if !self.was_loaded {
@@ -257,10 +263,12 @@ impl Answer {
         self.tokens = self.tokens.saturating_add(1);
         self.bytes += bytes;
         if let Some((_, last)) = &mut self.tokens_at {
-            *last = now;
+            let gap = now - std::mem::replace(last, now);
+            self.plan.learned.arrives(|pace| pace.gap(gap));
             return;
         }
         self.tokens_at = Some((now, now));
+        self.plan.learned.arrives(|pace| pace.first_token(now - self.sent_at));
         // hailo-ollama sends its head when prefill begins, the others when it is over.
         let began = match self.plan.dialect {
             Dialect::Hailo => Some(self.head_at),
@@ -350,8 +358,13 @@ impl Answer {
         match fault.class {
             Class::ModelMissing => {
                 self.plan.resolved.set(None);
-                learned.unloaded();
+                learned.model_gone();
             }
+            Class::Unsupported(field) if self.plan.fields.contains(&field) => {
+                learned.refuses(field);
+            }
+            // It complains of what was not sent: its words mean something else.
+            Class::Unsupported(_) => fault.class = Class::ServerError,
             Class::Down
             | Class::Crashed
             | Class::DeviceBusy
@@ -364,6 +377,24 @@ impl Answer {
         }
         fault
     }
+}
+
+/// The head, or the fault of a server that does not live while it is waited for.
+async fn head(
+    mut sending: BoxFuture<'static, Result<HttpResponse, HttpError>>,
+    alive: Option<BoxFuture<'static, Result<(), Fault>>>,
+) -> Result<Result<HttpResponse, HttpError>, Fault> {
+    let Some(alive) = alive else { return Ok(sending.await) };
+    let late = async {
+        tokio::time::sleep(LOADED_HEAD_MAX).await;
+        alive.await
+    };
+    tokio::select! {
+        biased;
+        head = &mut sending => return Ok(head),
+        lives = late => lives?,
+    }
+    Ok(sending.await)
 }
 
 #[cfg(test)]

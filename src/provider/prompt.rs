@@ -3,6 +3,8 @@
 //! The provider never cuts a conversation. It asks whoever owns it to fit it to the budget of the
 //! backend that is about to be tried, and asks again when it falls back to another one.
 
+use std::sync::Arc;
+
 use super::backend::{Capacity, ChatRequest, Message};
 use super::budget;
 use crate::limits;
@@ -32,6 +34,9 @@ pub struct Fitted {
     pub messages: Vec<Message>,
     /// The newest message as it is sent, if it had to be clipped.
     pub clipped: Option<String>,
+    /// The backends whose complete answers are among the messages, as far as is known: what one
+    /// of them was asked last may be something that another one answered in the end.
+    pub voices: Vec<Arc<str>>,
 }
 
 /// How a context is divided for one request.

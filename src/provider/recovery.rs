@@ -19,7 +19,7 @@ use super::fault::{Class, Fault, Phase, judge};
 use super::gate::Gate;
 use super::in_flight::InFlight;
 use super::lease::{Ask, Priority};
-use super::{Job, Provider};
+use super::{Job, Provider, kept};
 
 /// A server that starts beside us is looked for this often and this long before the breaker's
 /// own rhythm takes over (specification 5A.9).
@@ -37,6 +37,10 @@ pub(super) const RECOVERY_WAIT: Duration = Duration::from_secs(3);
 /// A probe as a whole, loading included: a first boot was seen to take 30 s on the NPU, and a
 /// cold load from a card longer on the CPU (specification 5A.6).
 const PROBE_MAX: Duration = Duration::from_secs(150);
+
+/// How often a model that is missing is looked for: whoever has just fetched it may wait so long
+/// for the status to say it. Questions are tried at any time.
+const MISSING_LOOK: Duration = Duration::from_secs(10);
 
 /// Tokens of a probe's answer: one would do, two show that decoding goes on.
 const PROBE_TOKENS: u32 = 2;
@@ -93,13 +97,21 @@ impl Provider {
     pub async fn recover(self: Arc<Self>, stop: CancellationToken) {
         let work = async {
             let probing = join_all(self.engines.iter().map(|engine| keep_probing(engine)));
-            tokio::join!(self.warm_up(), probing);
+            let start = async {
+                self.warm_up().await;
+                self.ready_the_stand_in().await;
+            };
+            let watching = async {
+                tokio::join!(self.watch_for_hangs(), self.look_for_missing(), self.keep_notes())
+            };
+            tokio::join!(start, probing, watching, self.give_way());
         };
         tokio::select! {
             biased;
             () = stop.cancelled() => {}
             () = work => {}
         }
+        self.write_notes();
     }
 
     /// Finds out which backends are there, and loads the model of the first one so that the first
@@ -120,15 +132,28 @@ impl Provider {
             tokio::time::sleep(START_POLL).await;
         }
     }
+
+    /// Finds out that a model which was missing has come.
+    async fn look_for_missing(&self) {
+        loop {
+            tokio::time::sleep(MISSING_LOOK).await;
+            for engine in &self.engines {
+                if engine.gate.misses_model() {
+                    look(engine).await;
+                }
+            }
+        }
+    }
 }
 
 /// Whether the server is there and has the model. A closed breaker of a server that is not there
 /// is opened, so that the status is the truth before anybody asks; an open one whose server has
 /// come up is hurried.
-async fn look(engine: &Engine) -> bool {
+pub(super) async fn look(engine: &Engine) -> bool {
     let closed = engine.gate.health().state == State::Closed;
     match engine.backend.presence().await {
         Ok(presence) if presence.model.is_some() => {
+            kept::recognise(engine, &presence).await;
             engine.gate.note_found();
             engine.gate.hurry();
             closed
@@ -137,9 +162,13 @@ async fn look(engine: &Engine) -> bool {
             engine.gate.note_missing(missing(engine, &presence));
             false
         }
+        Err(fault) if fault.class == Class::ModelMissing => {
+            engine.gate.note_missing(fault.detail);
+            false
+        }
         Err(fault) => {
             if closed {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -156,17 +185,25 @@ fn missing(engine: &Engine, presence: &Presence) -> String {
 
 /// Loads the model and tries it. A person who comes meanwhile waits for the load: it cannot be
 /// called back, and theirs would only queue behind it inside the server.
-async fn load(engine: &Engine) -> bool {
+pub(super) async fn load(engine: &Engine) -> bool {
     let Some(mut in_flight) = in_flight(engine, Priority::OwnersJob).await else { return false };
     // A person was answered while this waited for the slot: the model is warm, and another prompt
     // would drop their conversation from the server's cache.
     if engine.cache().holds_exchange() {
         return true;
     }
+    // A breaker that opened meanwhile has a prober of its own, which loads as well.
+    let is_open = || engine.gate.health().state != State::Closed;
+    if is_open() {
+        return false;
+    }
     let preempted = in_flight.preempted();
     let warm = async {
         let began = Instant::now();
         command(&mut in_flight, engine.backend.load()).await?;
+        if is_open() {
+            return Ok(());
+        }
         if began.elapsed() < LOAD_MIN {
             // It was loaded already, and its cache may hold the person's conversation.
             return Ok(());
@@ -184,7 +221,7 @@ async fn load(engine: &Engine) -> bool {
             let backend = engine.backend.name();
             tracing::warn!(backend, detail = fault.detail, "warm-up failed");
             if judge(&fault, true).breaker == Outcome::Trip {
-                engine.gate.found_gone(&fault.detail);
+                engine.gate.found_gone(&engine.explained(fault));
             }
             false
         }
@@ -225,12 +262,10 @@ async fn probe(engine: &Engine) -> bool {
     match result {
         Ok(()) => permit.record(Ok(())),
         Err(fault) => {
-            tracing::debug!(
-                backend = engine.backend.name(),
-                detail = fault.detail,
-                "a probe failed"
-            );
-            permit.record(Err(&fault.detail));
+            let fault = engine.explained(fault);
+            let backend = engine.backend.name();
+            tracing::debug!(backend, detail = fault.detail, "a probe failed");
+            permit.record(Err(&fault));
         }
     }
     true
@@ -241,6 +276,7 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     if presence.model.is_none() {
         return Err(Fault::new(Class::ModelMissing, Phase::Head, missing(engine, &presence)));
     }
+    kept::recognise(engine, &presence).await;
     let Some(mut in_flight) = in_flight(engine, Priority::Owner).await else {
         return Err(Fault::new(Class::Busy, Phase::Connect, "the slot is taken"));
     };
@@ -253,14 +289,14 @@ async fn prove(engine: &Engine) -> Result<(), Fault> {
     command(&mut in_flight, engine.backend.load()).await
 }
 
-async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
+pub(super) async fn in_flight(engine: &Engine, priority: Priority) -> Option<InFlight> {
     let ask = Ask { priority, conversation: 0, expected: Duration::from_secs(10) };
     let slot = engine.lease.acquire(ask, |_| {}).await.ok()?;
     Some(InFlight::new(slot, &engine.backend, super::budget::prompt_tokens(&ping())))
 }
 
 /// A load or an unload. If it is dropped or not answered, the slot stays taken for its ghost.
-async fn command(
+pub(super) async fn command(
     in_flight: &mut InFlight,
     work: BoxFuture<'_, Result<(), Fault>>,
 ) -> Result<(), Fault> {
@@ -290,6 +326,10 @@ async fn answer(engine: &Engine, in_flight: &mut InFlight) -> Result<(), Fault> 
     in_flight.sent();
     let ended = listen(engine, request, in_flight).await;
     in_flight.complete |= ended.as_ref().err().is_none_or(|fault| !fault.leaves_server_busy());
+    if ended.is_ok() {
+        // The server's cache holds this and nothing of before, and nobody goes on from here.
+        engine.cache().forget();
+    }
     ended
 }
 

@@ -51,7 +51,7 @@ impl Prompt for Talk {
             messages[last].content = "clipped".to_owned();
             "clipped".to_owned()
         });
-        Ok(Fitted { messages, clipped })
+        Ok(Fitted { messages, clipped, voices: Vec::new() })
     }
 }
 
@@ -233,6 +233,67 @@ async fn a_dead_primary_costs_its_fault_once_and_comes_back_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_stand_in_lets_go_when_an_earlier_backend_is_well_for_long_enough() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    tokio::time::sleep(70 * SECOND).await;
+    house.ollama.gives_way_after_s.store(120, Ordering::SeqCst);
+    house.hailo.gives_way_after_s.store(1, Ordering::SeqCst);
+    tokio::time::sleep(400 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 0, "nobody else is there");
+    assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), 0, "nobody stands before it");
+    // Healing the first may unload it as well; only the stand-in is of interest from here on.
+    house.hailo.present.store(true, Ordering::SeqCst);
+    let back = Instant::now();
+    while house.provider.states()[0].breaker != "closed" {
+        tokio::time::sleep(SECOND).await;
+        assert!(back.elapsed() < 300 * SECOND, "it does not come back");
+    }
+    tokio::time::sleep(100 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 0, "not yet");
+    tokio::time::sleep(50 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 1);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stand_in_of_a_machine_that_suffers_lets_go_also_without_another() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    tokio::time::sleep(70 * SECOND).await;
+    house.provider.set_strained(true);
+    assert!(house.ollama.strained.load(Ordering::SeqCst));
+    house.ollama.gives_way_after_s.store(u32::MAX, Ordering::SeqCst);
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(house.ollama.unloads.load(Ordering::SeqCst), 1);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_model_that_comes_late_is_found_without_a_question() {
+    let house = house();
+    let stop = CancellationToken::new();
+    house.hailo.present.store(false, Ordering::SeqCst);
+    house.ollama.has_model.store(false, Ordering::SeqCst);
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    // Longer than servers are waited for at the start.
+    tokio::time::sleep(100 * SECOND).await;
+    assert_eq!(house.provider.active(), None);
+    house.ollama.has_model.store(true, Ordering::SeqCst);
+    tokio::time::sleep(20 * SECOND).await;
+    assert_eq!(house.provider.active().as_deref(), Some("ollama"));
+    assert_eq!(house.provider.states()[1].last_error, None);
+    stop.cancel();
+    recovery.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn with_every_server_gone_the_answer_is_the_truth_at_once() {
     let house = house();
     let stop = CancellationToken::new();
@@ -293,6 +354,58 @@ async fn extending_an_aborted_conversation_is_never_sent_on_a_dirty_cache() {
     let talk = Talk(vec!["hello", "word word", "go on"]);
     house.say(&house.owner(), &talk).await.0.unwrap();
     assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_that_could_not_be_cleared_stays_suspect() {
+    let house = house();
+    house.hailo.then(counting());
+    let _ = tokio::time::timeout(SECOND, house.ask(&house.owner())).await;
+    house.hailo.unloads_work.store(false, Ordering::SeqCst);
+    let talk = Talk(vec!["hello", "word word", "go on"]);
+    let (result, _) = house.say(&house.owner(), &talk).await;
+    assert_eq!(result.unwrap().backend, "ollama");
+    assert_eq!(house.hailo.request_count(), 1, "nothing is sent on a dirty cache");
+    assert!(house.hailo.unloads.load(Ordering::SeqCst) > 0);
+}
+
+/// A conversation with one past turn, answered by this backend.
+struct Told(&'static str);
+
+impl Prompt for Told {
+    fn fit(&self, prompt_tokens_max: u32) -> Result<Fitted, NoRoom> {
+        let fitted = Talk(vec!["hello", "hi", "go on"]).fit(prompt_tokens_max)?;
+        Ok(Fitted { voices: vec![self.0.into()], ..fitted })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_earlier_process_may_have_left_half_done_is_cleared_once() {
+    for (voice, unloads) in [("hailo", 0), ("ollama", 1)] {
+        let house = house();
+        let (out, _heard) = mpsc::channel(1024);
+        for _ in 0..2 {
+            let (job, told) = (house.owner(), Told(voice));
+            house.provider.chat(&job, &told, &out).await.unwrap();
+        }
+        assert_eq!(house.hailo.unloads.load(Ordering::SeqCst), unloads, "{voice}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_warm_up_leaves_a_server_alone_whose_breaker_opened_meanwhile() {
+    let house = house();
+    house.hailo.then(vec![text("well "), fault(Class::Wedged, Phase::Stream)]);
+    let stop = CancellationToken::new();
+    let recovery = tokio::spawn(Arc::clone(&house.provider).recover(stop.clone()));
+    let (result, _) = house.ask(&house.owner()).await;
+    assert!(matches!(result, Err(ProviderError::BrokeOff(_))));
+    // The hold for the ghost is over, and it is not looked at again yet.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert_eq!(house.provider.states()[0].breaker, "open");
+    assert_eq!(house.hailo.loads.load(Ordering::SeqCst), 0, "it waited for the slot until then");
+    stop.cancel();
+    recovery.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::window::PastTurn;
 use crate::store::{EventRow, KIND_END, NewEvent};
 
 /// The person's message.
@@ -57,6 +58,8 @@ pub struct Line {
     /// How the turn ended, on the answer's line: `done`, `error`, `cancelled`, `interrupted`, or
     /// `running`.
     pub outcome: Option<&'static str>,
+    /// The client's id of the message, on the person's line.
+    pub id: Option<String>,
     /// What else is known of the answer.
     pub about: About,
 }
@@ -70,6 +73,14 @@ pub struct About {
     pub model: Option<String>,
     /// From acceptance to the end, in milliseconds; known of answers that were finished.
     pub elapsed_ms: Option<u64>,
+    /// From acceptance to the first word, in milliseconds; known of the same answers.
+    pub first_word_ms: Option<u64>,
+    /// Tokens decoded, where the server told.
+    pub tokens: Option<u32>,
+    /// Whether the answer was cut at its token bound.
+    pub cut: bool,
+    /// Whether the middle of the message was left out.
+    pub clipped: bool,
     /// Why it failed, as a stable word for programs.
     pub code: Option<String>,
     /// Why it failed, as the sentence that ends the line's text.
@@ -84,6 +95,10 @@ impl About {
             backend: assistant.and_then(|assistant| told(&assistant.backend)),
             model: assistant.and_then(|assistant| told(&assistant.model)),
             elapsed_ms: assistant.map(|a| a.elapsed_ms).filter(|&elapsed_ms| elapsed_ms > 0),
+            first_word_ms: assistant.filter(|a| a.elapsed_ms > 0).map(|a| a.first_word_ms),
+            tokens: assistant.and_then(|assistant| assistant.tokens),
+            cut: assistant.is_some_and(|assistant| assistant.cut),
+            clipped: assistant.is_some_and(|assistant| assistant.sent.is_some()),
             code: end.code.clone(),
             words: end.words.clone(),
         }
@@ -99,6 +114,9 @@ pub struct User {
     /// What the model was to read, where that differs (sanitised, with the volatile block).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sent: Option<String>,
+    /// The client's id of the message, if it gave one: sent again it opens no second turn.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
 }
 
 /// Body of an answer.
@@ -187,6 +205,12 @@ impl Logged {
         }
     }
 
+    /// The turn as the ledger holds it.
+    pub(super) fn past(&self, outcome: Outcome) -> PastTurn {
+        let voice = self.assistant.as_ref().map_or("", |assistant| assistant.backend.as_str());
+        PastTurn::new(self.turn, self.sent(), self.answer(), outcome).said_by(voice)
+    }
+
     /// The lines of this turn for people.
     pub(super) fn lines(&self) -> impl Iterator<Item = Line> {
         let person = Line {
@@ -195,6 +219,7 @@ impl Logged {
             text: self.user.typed.clone(),
             at_ms: self.user_at_ms,
             outcome: None,
+            id: self.user.id.clone(),
             about: About::default(),
         };
         let answer = self.end.as_ref().map(|(at_ms, end)| {
@@ -207,6 +232,7 @@ impl Logged {
                 text: format!("{shown}{gap}{words}"),
                 at_ms: *at_ms,
                 outcome: Some(end.outcome.as_str()),
+                id: None,
                 about: About::of(self.assistant.as_ref(), end),
             }
         });

@@ -11,9 +11,13 @@
 //! # Absences
 //! Running a turn (`agent`), and whether two may run at once: that is the agent's queue.
 
+#[cfg(any(test, feature = "sim"))]
+pub mod foreign;
+mod history;
 pub mod list;
 pub mod log;
 mod recent;
+mod recover;
 #[cfg(test)]
 mod tests;
 pub mod window;
@@ -24,8 +28,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::clock::WallClock;
 use crate::limits;
-use crate::store::{OpenTurn, Store, StoreError, Stored, Write};
-use log::{Assistant, End, Line, Logged, Outcome, User};
+use crate::store::{Store, StoreError, Stored, Write};
+use log::{Assistant, End, Logged, User};
 use recent::{Recent, Running};
 use window::PastTurn;
 
@@ -92,45 +96,6 @@ impl Sessions {
         Self { store, clock, open: Arc::default() }
     }
 
-    /// Closes every turn that a crash left open as `interrupted`, with what it had shown as its
-    /// answer. Done once, before the first turn: here at start, or, if the database cannot be had
-    /// then, when the first session is opened. Returns how many there were.
-    ///
-    /// # Errors
-    /// As the store answers; turns that were closed stay closed, and the next call goes on.
-    pub async fn recover(&self) -> Result<usize, StoreError> {
-        let mut closed = 0;
-        while !self.locked().recovered {
-            let left = self.store.open_turns().await?;
-            let mut acks = Vec::new();
-            {
-                let mut open = self.locked();
-                // Read before somebody else was done: these may be turns that run.
-                if open.recovered {
-                    break;
-                }
-                open.recovered = left.is_empty();
-                for turn in &left {
-                    match self.store.submit(interrupted(turn, self.now_ms())) {
-                        Ok(ack) => acks.push(ack),
-                        // What found no place is left for the next round.
-                        Err((StoreError::Overloaded, _)) if !acks.is_empty() => break,
-                        Err((error, _)) => return Err(error),
-                    }
-                }
-            }
-            closed += acks.len();
-            for ack in acks {
-                match ack.wait().await {
-                    // Kept in memory, and before whatever comes later.
-                    Err(error) if error.is_kept() => self.locked().recovered = true,
-                    answer => answer?,
-                }
-            }
-        }
-        Ok(closed)
-    }
-
     /// Brings a session's recent turns into memory, so that the first turn need not wait for it.
     ///
     /// # Errors
@@ -139,8 +104,18 @@ impl Sessions {
         self.with(session, |_| ()).await
     }
 
+    /// The turn that a message of this client id opened, if it is among the last ones
+    /// (`limits::MESSAGE_IDS_KEPT`), after a restart too.
+    ///
+    /// # Errors
+    /// As the store answers, if the session has to be read.
+    pub async fn known(&self, session: &str, id: &str) -> Result<Option<u64>, StoreError> {
+        self.with(session, |recent| recent.known(id)).await
+    }
+
     /// Opens a turn with the person's message; creates the session with its first. Waits for the
-    /// commit, but no longer than for one stalled database call.
+    /// commit, but no longer than for one stalled database call. `id` is the client's name for the
+    /// message; whether it came before is [`Sessions::known`]'s question.
     ///
     /// # Errors
     /// `Overloaded`, `Closed` and `Refused`: the message was not taken. While the disk is full or
@@ -148,9 +123,16 @@ impl Sessions {
     ///
     /// # Cancel safety
     /// Dropping it may leave a turn that never ends; do not.
-    pub async fn begin(&self, session: &str, typed: &str, sent: &str) -> Result<Begun, StoreError> {
+    pub async fn begin(
+        &self,
+        session: &str,
+        typed: &str,
+        sent: &str,
+        id: Option<&str>,
+    ) -> Result<Begun, StoreError> {
         let at_ms = self.now_ms();
-        let user = User { typed: typed.to_owned(), sent: (sent != typed).then(|| sent.to_owned()) };
+        let sent = (sent != typed).then(|| sent.to_owned());
+        let user = User { typed: typed.to_owned(), sent, id: id.map(str::to_owned) };
         let events = vec![log::user_event(at_ms, &user)];
         let queued = self.with(session, |recent| {
             let turn = recent.last_turn + 1;
@@ -164,6 +146,7 @@ impl Sessions {
             });
             if ack.is_ok() {
                 recent.last_turn = turn;
+                recent.name(id, turn);
                 let begun =
                     Logged { turn, user: user.clone(), user_at_ms: at_ms, ..Logged::default() };
                 recent.running.insert(turn, Running { begun, ..Running::default() });
@@ -176,7 +159,7 @@ impl Sessions {
             Stored::Late => false,
             Stored::No(error) if error.is_kept() => false,
             Stored::No(error) => {
-                self.locked().act(session, |recent| recent.running.remove(&turn));
+                self.locked().act(session, |recent| recent.forget(turn));
                 return Err(error);
             }
         };
@@ -242,7 +225,7 @@ impl Sessions {
             let events = log::end_events(at_ms, answer.as_ref(), &end);
             let outcome = end.outcome;
             let logged = Logged { assistant: answer, end: Some((at_ms, end)), ..running.begun };
-            recent.push(PastTurn::new(turn, logged.sent(), logged.answer(), outcome));
+            recent.push(logged.past(outcome));
             if self.store.is_settled() {
                 recent.uncommitted.clear();
             }
@@ -270,37 +253,6 @@ impl Sessions {
         self.with(session, |recent| recent.past()).await
     }
 
-    /// The last `limit` lines of a session, oldest first, with what a running turn has shown.
-    /// Empty for a session that never was.
-    ///
-    /// # Errors
-    /// As the store answers.
-    pub async fn history(&self, session: &str, limit: usize) -> Result<Vec<Line>, StoreError> {
-        let memory = self.locked().act(session, |recent| recent.unread(self.now_ms()));
-        let (last_here, unread) = memory.unwrap_or_default();
-        let last = self.store.last_turn(session).await?.max(last_here);
-        let reach = u64::try_from(limit).unwrap_or(u64::MAX);
-        let rows = self.store.events_from(session, (last + 1).saturating_sub(reach)).await?;
-        let mut turns: BTreeMap<u64, Logged> =
-            log::gather(&rows).into_iter().map(|logged| (logged.turn, logged)).collect();
-        // What the log has whole is newer than what memory said before it was read.
-        let mut running = BTreeMap::new();
-        for (logged, line) in unread {
-            let known = turns.get(&logged.turn).is_some_and(|known| known.end.is_some());
-            if !known {
-                running.extend(line.map(|line| (logged.turn, line)));
-                turns.insert(logged.turn, logged);
-            }
-        }
-        let mut lines = Vec::new();
-        for (turn, logged) in turns {
-            lines.extend(logged.lines());
-            lines.extend(running.remove(&turn));
-        }
-        let surplus = lines.len().saturating_sub(limit);
-        Ok(lines.split_off(surplus))
-    }
-
     /// Does something with a session in memory, reading it first if it is not there.
     async fn with<T>(
         &self,
@@ -317,7 +269,8 @@ impl Sessions {
                 open.evictions
             };
             let last = self.store.last_turn(session).await?;
-            let rows = self.store.events_from(session, window::oldest_needed(last + 1)).await?;
+            let rows =
+                self.store.events_of(session, window::oldest_needed(last + 1)..u64::MAX).await?;
             let recent = Recent::rebuild(last, &log::gather(&rows));
             let mut open = self.locked();
             // Read again if a session was let go meanwhile: it may have been this one.
@@ -363,17 +316,6 @@ impl Open {
             self.evictions += 1;
         }
         Ok(())
-    }
-}
-
-/// The end of a turn that a crash left open.
-fn interrupted(turn: &OpenTurn, at_ms: i64) -> Write {
-    let answer = (!turn.shown.is_empty())
-        .then(|| Assistant { raw: turn.shown.clone(), ..Assistant::default() });
-    Write::Finish {
-        session: turn.session.as_str().into(),
-        turn: turn.turn,
-        events: log::end_events(at_ms, answer.as_ref(), &End::new(Outcome::Interrupted)),
     }
 }
 

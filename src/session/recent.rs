@@ -31,6 +31,8 @@ pub(super) struct Recent {
     /// Ended turns whose commit is not known yet, for people who ask meanwhile. While the disk
     /// is full this is bounded with the store's backlog, which holds the same turns.
     pub(super) uncommitted: BTreeMap<u64, Logged>,
+    /// Client ids of the last messages that had one, oldest first, each with its turn.
+    ids: VecDeque<(String, u64)>,
     /// When it was last used, in uses.
     pub(super) used: u64,
 }
@@ -40,11 +42,31 @@ impl Recent {
     pub(super) fn rebuild(last_turn: u64, logged: &[Logged]) -> Self {
         let mut recent = Self { last_turn, ..Self::default() };
         for turn in logged {
+            recent.name(turn.user.id.as_deref(), turn.turn);
             if let Some((_, end)) = &turn.end {
-                recent.push(PastTurn::new(turn.turn, turn.sent(), turn.answer(), end.outcome));
+                recent.push(turn.past(end.outcome));
             }
         }
         recent
+    }
+
+    /// Remembers the client id of the message that opened a turn.
+    pub(super) fn name(&mut self, id: Option<&str>, turn: u64) {
+        self.ids.extend(id.map(|id| (id.to_owned(), turn)));
+        if self.ids.len() > limits::MESSAGE_IDS_KEPT {
+            self.ids.pop_front();
+        }
+    }
+
+    /// The turn that a message of this client id opened.
+    pub(super) fn known(&self, id: &str) -> Option<u64> {
+        self.ids.iter().find(|(known, _)| known == id).map(|&(_, turn)| turn)
+    }
+
+    /// Lets go of a turn whose beginning was not taken.
+    pub(super) fn forget(&mut self, turn: u64) {
+        self.running.remove(&turn);
+        self.ids.retain(|&(_, named)| named != turn);
     }
 
     /// Adds a turn that ended and lets go of what no window needs any more.
@@ -87,6 +109,7 @@ impl Recent {
                 text: running.shown.clone(),
                 at_ms: now_ms,
                 outcome: Some("running"),
+                id: None,
                 about: About::default(),
             });
             (running.begun.clone(), line)

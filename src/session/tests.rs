@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::log::{Line, Outcome};
 use super::*;
 use crate::clock::SteppedClock;
 use crate::event::{Event, Events};
@@ -86,7 +87,7 @@ async fn a_conversation_is_the_same_after_a_restart() {
     let first = rig(dir.path());
     let s = &first.sessions;
     let typed = "  hello\n there, this is a message that is longer than a title may be";
-    assert_eq!(s.begin("main", typed, "SENT 1").await, Ok(Begun { turn: 1, stored: true }));
+    assert_eq!(s.begin("main", typed, "SENT 1", None).await, Ok(Begun { turn: 1, stored: true }));
     assert!(s.shown("main", 1, "Hi ").await);
     assert!(s.shown("main", 1, "you.").await);
     first.clock.set(1_800_000_001_000);
@@ -103,7 +104,7 @@ async fn a_conversation_is_the_same_after_a_restart() {
         ..Assistant::default()
     };
     assert_eq!(s.finish("main", 1, Some(whole), End::new(Outcome::Done)).await, Ok(true));
-    s.begin("main", "two", "two").await.unwrap();
+    s.begin("main", "two", "two", None).await.unwrap();
     s.shown("main", 2, "Half an ans").await;
     let failed = End {
         outcome: Outcome::Error,
@@ -112,9 +113,9 @@ async fn a_conversation_is_the_same_after_a_restart() {
     };
     // Without an answer whatever was shown becomes it.
     s.finish("main", 2, None, failed.clone()).await.unwrap();
-    s.begin("main", "three", "three").await.unwrap();
+    s.begin("main", "three", "three", None).await.unwrap();
     s.finish("main", 3, None, failed).await.unwrap();
-    s.begin("main", "four", "four").await.unwrap();
+    s.begin("main", "four", "four", None).await.unwrap();
     s.shown("main", 4, "Stop").await;
     s.finish("main", 4, answer("Stop"), End::new(Outcome::Cancelled)).await.unwrap();
     assert_eq!(s.finish("main", 4, None, End::new(Outcome::Done)).await, Ok(true), "once");
@@ -154,7 +155,7 @@ async fn a_conversation_is_the_same_after_a_restart() {
     let list = s.list(10).await.unwrap();
     assert_eq!(list.len(), 1);
     assert_eq!(list[0].title, "hello there, this is a message that is l");
-    assert_eq!(s.begin("main", "five", "five").await, Ok(Begun { turn: 5, stored: true }));
+    assert_eq!(s.begin("main", "five", "five", None).await, Ok(Begun { turn: 5, stored: true }));
     second.close().await.unwrap();
 }
 
@@ -164,7 +165,7 @@ async fn turns_that_a_crash_left_open_are_closed_once_with_what_they_had_shown()
     let first = rig(dir.path());
     for n in 0..200 {
         let session = format!("s{}", n % 100);
-        first.sessions.begin(&session, "typed", "sent").await.unwrap();
+        first.sessions.begin(&session, "typed", "sent", None).await.unwrap();
         first.sessions.shown(&session, 1 + n / 100, "some ").await;
         first.sessions.shown(&session, 1 + n / 100, "words").await;
     }
@@ -182,10 +183,59 @@ async fn turns_that_a_crash_left_open_are_closed_once_with_what_they_had_shown()
 }
 
 #[tokio::test]
+async fn a_turn_that_nothing_can_close_keeps_nobody_from_talking() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = rig(dir.path());
+    for session in ["stuck", "sound"] {
+        first.sessions.begin(session, "typed", "sent", None).await.unwrap();
+    }
+    // SQLite answers that all went well, and the row stays.
+    let keep = "CREATE TRIGGER keep BEFORE DELETE ON partial WHEN old.session = 'stuck'
+                BEGIN SELECT raise(IGNORE); END";
+    first.store.read(|c| c.execute_batch(keep)).await.unwrap();
+    first.close().await.unwrap();
+    let second = rig(dir.path());
+    let recovered = tokio::time::timeout(DEADLINE, second.sessions.recover()).await.unwrap();
+    assert_eq!(recovered, Ok(2));
+    for session in ["stuck", "sound"] {
+        assert_eq!(second.sessions.begin(session, "two", "two", None).await.unwrap().turn, 2);
+    }
+    second.close().await.unwrap();
+    // The next process finds the row again, and its turn has one end all the same.
+    let third = rig(dir.path());
+    assert_eq!(third.sessions.begin("stuck", "three", "three", None).await.unwrap().turn, 3);
+    let lines = shown(&third.sessions.history("stuck", 9).await.unwrap());
+    let expected = ["person: typed", "interrupted: ", "person: two", "interrupted: "];
+    assert_eq!(lines[..4], expected);
+    third.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn rows_that_an_ended_turn_left_behind_are_taken_away() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = rig(dir.path());
+    first.sessions.begin("main", "typed", "sent", None).await.unwrap();
+    let end = End::new(Outcome::Done);
+    first.sessions.finish("main", 1, answer("all"), end).await.unwrap();
+    let stray = "INSERT INTO partial (session, turn, n, text) VALUES ('main', 1, 0, 'stray')";
+    first.store.read(|c| c.execute_batch(stray)).await.unwrap();
+    first.close().await.unwrap();
+    let second = rig(dir.path());
+    let recovered = tokio::time::timeout(DEADLINE, second.sessions.recover()).await.unwrap();
+    assert_eq!(recovered, Ok(1));
+    assert_eq!(second.store.open_turns().await, Ok(Vec::new()));
+    assert_eq!(
+        shown(&second.sessions.history("main", 9).await.unwrap()),
+        ["person: typed", "done: all"]
+    );
+    second.close().await.unwrap();
+}
+
+#[tokio::test]
 async fn what_a_crash_left_is_closed_even_if_the_database_comes_late() {
     let dir = tempfile::tempdir().unwrap();
     let first = rig(dir.path());
-    first.sessions.begin("main", "typed", "sent").await.unwrap();
+    first.sessions.begin("main", "typed", "sent", None).await.unwrap();
     first.sessions.shown("main", 1, "some").await;
     first.close().await.unwrap();
     let (place, away) = (dir.path().join("crayfish.db"), dir.path().join("away"));
@@ -193,11 +243,11 @@ async fn what_a_crash_left_is_closed_even_if_the_database_comes_late() {
     std::fs::create_dir(&place).unwrap();
     let second = rig(dir.path());
     assert!(matches!(second.sessions.recover().await, Err(StoreError::Io(_))));
-    let refused = second.sessions.begin("main", "two", "two").await;
+    let refused = second.sessions.begin("main", "two", "two", None).await;
     assert!(matches!(refused, Err(StoreError::Io(_))), "{refused:?}");
     std::fs::remove_dir(&place).unwrap();
     std::fs::rename(&away, &place).unwrap();
-    assert_eq!(second.sessions.begin("main", "two", "two").await.unwrap().turn, 2);
+    assert_eq!(second.sessions.begin("main", "two", "two", None).await.unwrap().turn, 2);
     let lines = second.sessions.history("main", 9).await.unwrap();
     assert_eq!(shown(&lines), ["person: typed", "interrupted: some", "person: two"]);
     assert_eq!(second.sessions.recover().await, Ok(0), "a running turn is left alone");
@@ -213,7 +263,7 @@ async fn on_a_full_disk_turns_go_on_and_are_all_there_afterwards() {
     let mut unstored = 0;
     let text = "word ".repeat(300);
     for turn in 1..=30 {
-        let begun = rig.sessions.begin("main", &text, &text).await.unwrap();
+        let begun = rig.sessions.begin("main", &text, &text, None).await.unwrap();
         assert_eq!(begun.turn, turn);
         unstored += usize::from(!begun.stored);
         rig.sessions.shown("main", turn, "answer").await;
@@ -245,7 +295,7 @@ async fn sessions_beyond_the_bound_are_let_go_and_read_again() {
     for round in 1..=3 {
         for n in 0..count {
             let session = format!("s{n}");
-            let begun = rig.sessions.begin(&session, "q", "q").await.unwrap();
+            let begun = rig.sessions.begin(&session, "q", "q", None).await.unwrap();
             assert_eq!(begun.turn, round);
             rig.sessions
                 .finish(&session, round, answer("a"), End::new(Outcome::Done))
@@ -295,7 +345,7 @@ fn events_of_a_newer_program_are_read_as_far_as_they_are_known() {
 /// Checks the log of a session: `seq` without gaps, each turn opened once and ended at most once,
 /// nothing after its end. Returns what was logged.
 async fn checked(store: &Store, session: &str) -> Vec<log::Logged> {
-    let rows = store.events_from(session, 0).await.unwrap();
+    let rows = store.events_of(session, 0..u64::MAX).await.unwrap();
     assert!(rows.iter().map(|r| r.seq).eq(1..=rows.len() as u64), "seq is gapless");
     let mut kinds: BTreeMap<u64, Vec<&str>> = BTreeMap::new();
     for row in &rows {
@@ -345,7 +395,7 @@ proptest! {
             for (index, step) in steps.into_iter().enumerate() {
                 match step {
                     Step::Begin => {
-                        let turn = rig.sessions.begin("main", "q", "q").await.unwrap().turn;
+                        let turn = rig.sessions.begin("main", "q", "q", None).await.unwrap().turn;
                         assert_eq!(turn, expected.len() as u64 + 1);
                         expected.insert(turn, String::new());
                         running.push(turn);
@@ -406,7 +456,7 @@ async fn talk(dir: &Path) {
     rig.sessions.recover().await.unwrap();
     let mut out = std::io::stdout().lock();
     for _ in 0..10_000 {
-        let turn = rig.sessions.begin("main", "question", "question").await.unwrap().turn;
+        let turn = rig.sessions.begin("main", "question", "question", None).await.unwrap().turn;
         writeln!(out, "@begun {turn}").unwrap();
         let mut text = String::new();
         for piece in 0..8 {
@@ -506,4 +556,66 @@ async fn proves(dir: &Path, told: &BTreeMap<u64, (bool, String)>) {
             .any(|entry| { entry.unwrap().file_name().to_string_lossy().contains("damaged") })
     );
     rig.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn what_was_said_is_paged_back_turn_by_turn_without_a_gap() {
+    let dir = tempfile::tempdir().unwrap();
+    let rig = rig(dir.path());
+    let s = &rig.sessions;
+    for turn in 1..=9 {
+        let typed = format!("q{turn}");
+        s.begin("main", &typed, &typed, None).await.unwrap();
+        s.finish("main", turn, answer("a"), End::new(Outcome::Done)).await.unwrap();
+    }
+    // A turn that runs has one line while nothing is shown of it.
+    s.begin("main", "q10", "q10", None).await.unwrap();
+    let all = s.history("main", 100).await.unwrap();
+    assert_eq!(all.len(), 19);
+    for limit in 1..=7 {
+        let (mut before, mut pages) = (u64::MAX, Vec::new());
+        loop {
+            let page = s.earlier("main", before, limit).await.unwrap();
+            let Some(first) = page.first() else { break };
+            assert!(first.from_person, "a page begins with what was said: {page:?}");
+            assert!(page.len() <= limit.max(2), "{limit}: {page:?}");
+            before = first.turn;
+            pages.insert(0, page);
+        }
+        assert_eq!(pages.concat(), all, "pages of {limit}");
+    }
+    assert_eq!(shown(&s.earlier("main", 3, 100).await.unwrap()), shown(&all)[..4]);
+    assert_eq!(s.earlier("main", 1, 100).await, Ok(vec![]));
+    assert_eq!(s.earlier("main", 0, 100).await, Ok(vec![]));
+    assert_eq!(s.earlier("nobody", 9, 100).await, Ok(vec![]));
+    rig.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_ids_of_the_last_messages_are_known_after_a_restart_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = rig(dir.path());
+    let kept = limits::MESSAGE_IDS_KEPT as u64;
+    for turn in 1..=kept + 3 {
+        let id = format!("m{turn}");
+        assert_eq!(first.sessions.known("main", &id).await, Ok(None));
+        let begun = first.sessions.begin("main", "q", "q", Some(&id)).await.unwrap();
+        assert_eq!(begun.turn, turn);
+        first.sessions.finish("main", turn, answer("a"), End::new(Outcome::Done)).await.unwrap();
+    }
+    let same = async |rig: &Rig| {
+        let oldest = kept + 3 - (kept - 1);
+        assert_eq!(rig.sessions.known("main", &format!("m{oldest}")).await, Ok(Some(oldest)));
+        assert_eq!(rig.sessions.known("main", &format!("m{}", oldest - 1)).await, Ok(None));
+        assert_eq!(rig.sessions.known("main", &format!("m{}", kept + 3)).await, Ok(Some(kept + 3)));
+        assert_eq!(rig.sessions.known("other", &format!("m{oldest}")).await, Ok(None));
+    };
+    same(&first).await;
+    first.close().await.unwrap();
+    let second = rig(dir.path());
+    same(&second).await;
+    let lines = second.sessions.history("main", 2).await.unwrap();
+    assert_eq!(lines[0].id, Some(format!("m{}", kept + 3)));
+    assert_eq!(lines[1].id, None);
+    second.close().await.unwrap();
 }

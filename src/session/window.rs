@@ -34,6 +34,8 @@ pub struct PastTurn {
     sent: Arc<str>,
     answer: Arc<str>,
     outcome: Outcome,
+    /// Which backend answered; empty where that is not known.
+    voice: Arc<str>,
     /// Whether the texts are still here; the counts always are.
     gone: bool,
     /// Tokens of the user message alone, as it was when it was the newest.
@@ -52,6 +54,7 @@ impl PastTurn {
             sent: sent.into(),
             answer: answer.into(),
             outcome,
+            voice: Arc::default(),
             gone: false,
             newest_tokens,
             tokens: 0,
@@ -59,6 +62,12 @@ impl PastTurn {
         past.tokens = budget::message_tokens(&past.user_content())
             .saturating_add(budget::message_tokens(answer));
         past
+    }
+
+    /// The same turn, answered by this backend.
+    #[must_use]
+    pub fn said_by(self, backend: &str) -> Self {
+        Self { voice: backend.into(), ..self }
     }
 
     /// Its number.
@@ -127,6 +136,8 @@ pub struct Window {
     pub clipped: Option<String>,
     /// The oldest past turn in it.
     pub first_turn: Option<u64>,
+    /// The backends whose complete answers are in it, each once.
+    pub voices: Vec<Arc<str>>,
 }
 
 /// The budget has no room for any message beside the system block.
@@ -166,7 +177,11 @@ pub fn build(
     };
     let start = start(&turns, newest.turn, budget::message_tokens(content), bounds);
     let mut messages = vec![Message { role: Role::System, content: system.to_owned() }];
+    let mut voices = Vec::new();
     for past in &turns[start..] {
+        if past.outcome == Outcome::Done && !voices.contains(&past.voice) {
+            voices.push(Arc::clone(&past.voice));
+        }
         messages.push(Message { role: Role::User, content: past.user_content() });
         messages.push(Message { role: Role::Assistant, content: past.answer.to_string() });
     }
@@ -174,7 +189,7 @@ pub fn build(
     let prompt_tokens = budget::prompt_tokens(&messages);
     debug_assert!(prompt_tokens <= budget.prompt_tokens_max);
     let first_turn = turns.get(start).map(|past| past.turn);
-    Ok(Window { messages, prompt_tokens, clipped, first_turn })
+    Ok(Window { messages, prompt_tokens, clipped, first_turn, voices })
 }
 
 /// Oldest turn that a window for `turn` may depend on; what is older need not be kept.

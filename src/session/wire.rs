@@ -12,11 +12,13 @@
 //! - No I/O, and no turn: `agent::frames` turns what happens in one into these frames.
 
 mod client;
+mod felt;
 mod metadata;
 
 use serde::{Deserialize, Serialize};
 
 pub use self::client::{BadFrame, ClientFrame, is_chat_id};
+pub use self::felt::{MoodStatus, RoomStatus};
 pub use self::metadata::{Llm, Metadata};
 use crate::snapshot::Snapshot;
 
@@ -39,6 +41,22 @@ pub enum ServerFrame {
         /// until something is said in it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         chat_id: Option<String>,
+        /// Names the files of the page that the daemon serves: a page made of others is old.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        assets: Option<String>,
+    },
+    /// A message that came with an id was taken on. Sent before anything else of its turn.
+    Taken {
+        /// The conversation.
+        chat_id: String,
+        /// The turn that the message opened.
+        turn: u64,
+        /// The message's id.
+        id: String,
+        /// True if it was taken on before, when it was sent for the first time. What is told of
+        /// the turn from here on is what a client that just came would be told.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// The connection's conversation is now this one.
     Attached {
@@ -54,6 +72,9 @@ pub enum ServerFrame {
         turn: u64,
         /// What the person said.
         content: String,
+        /// The id that its client gave the message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
         /// What was shown so far.
         text: String,
         /// Seconds until the first word, while there is none and a guess is known.
@@ -68,6 +89,9 @@ pub enum ServerFrame {
         turn: u64,
         /// What was said.
         content: String,
+        /// The id that its client gave the message.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
     },
     /// A conversation has a title: after its first message, and when somebody gave it another.
     SessionUpdated(SessionInfo),
@@ -201,6 +225,9 @@ pub struct HistoryLine {
     pub at: String,
     /// Number of its turn.
     pub turn: u64,
+    /// The id that its client gave the message; on the person's lines only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
     /// How the turn ended, or `running`; on the agent's lines only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<String>,
@@ -213,6 +240,12 @@ pub struct HistoryLine {
     /// From acceptance to the end, in milliseconds, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub elapsed_ms: Option<u64>,
+    /// The answer was cut at its token bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub cut: bool,
+    /// The middle of the message was left out.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub clipped: bool,
     /// Why the turn failed, as a stable word for programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
@@ -254,27 +287,6 @@ pub struct Status {
     pub room: Option<RoomStatus>,
 }
 
-/// The mood, as told to programs. Each channel is 0 to 1.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct MoodStatus {
-    /// Joy.
-    pub joy: f32,
-    /// Anger.
-    pub anger: f32,
-    /// Sorrow.
-    pub sorrow: f32,
-    /// Excitement.
-    pub excitement: f32,
-    /// Calm.
-    pub calm: f32,
-    /// The highest channel.
-    pub dominant: String,
-    /// The channel that stands out from its baseline; `none` if none does.
-    pub active_channel: String,
-    /// How far it stands out.
-    pub active_intensity: f32,
-}
-
 /// One backend's state, as told to programs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BackendStatus {
@@ -295,21 +307,18 @@ pub struct BackendStatus {
     /// Whether it decodes much slower than it used to.
     #[serde(default)]
     pub degraded: bool,
-}
-
-/// The room, as told to programs.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct RoomStatus {
-    /// Temperature of the air, in degrees Celsius.
-    pub temperature_c: Option<f32>,
-    /// Relative humidity, in percent.
-    pub humidity_percent: Option<f32>,
-    /// Pressure of the air, in hectopascal.
-    pub pressure_hpa: Option<f32>,
-    /// Resistance of the gas sensor, in ohm.
-    pub gas_ohm: Option<u32>,
-    /// Light, in lux.
-    pub lux: Option<f32>,
+    /// From sending to the response head in the newest answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub head_ms: Option<f32>,
+    /// From sending to the first token in the newest answer, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_token_ms: Option<f32>,
+    /// Median of the newest gaps between tokens, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_p50_ms: Option<f32>,
+    /// 99th percentile of the newest gaps between tokens, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gap_p99_ms: Option<f32>,
 }
 
 // === impl ServerFrame ===
@@ -353,6 +362,10 @@ impl From<&Snapshot> for Status {
             last_error: backend.last_error.clone(),
             tokens_per_s: backend.tokens_per_s,
             degraded: backend.degraded,
+            head_ms: backend.head_ms,
+            first_token_ms: backend.first_token_ms,
+            gap_p50_ms: backend.gap_p50_ms,
+            gap_p99_ms: backend.gap_p99_ms,
         });
         Self {
             designation: snapshot.designation.clone(),
@@ -366,23 +379,8 @@ impl From<&Snapshot> for Status {
             turns: snapshot.turns,
             store_ok: snapshot.store_ok,
             notices: snapshot.notices.clone(),
-            mood: snapshot.mood.as_ref().map(|mood| MoodStatus {
-                joy: mood.joy,
-                anger: mood.anger,
-                sorrow: mood.sorrow,
-                excitement: mood.excitement,
-                calm: mood.calm,
-                dominant: mood.dominant.clone(),
-                active_channel: mood.active_channel.clone(),
-                active_intensity: mood.active_intensity,
-            }),
-            room: snapshot.room.map(|room| RoomStatus {
-                temperature_c: room.temperature_c,
-                humidity_percent: room.humidity_percent,
-                pressure_hpa: room.pressure_hpa,
-                gas_ohm: room.gas_ohm,
-                lux: room.lux,
-            }),
+            mood: snapshot.mood.as_ref().map(MoodStatus::from),
+            room: snapshot.room.as_ref().map(RoomStatus::from),
         }
     }
 }

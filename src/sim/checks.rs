@@ -49,6 +49,19 @@ const OLLAMA_OPTIONS: &[&str] = &[
     "seed",
 ];
 
+const OPENAI_FIELDS: &[&str] = &[
+    "model",
+    "messages",
+    "stream",
+    "stream_options",
+    "max_tokens",
+    "temperature",
+    "top_p",
+    "seed",
+    "response_format",
+    "tools",
+];
+
 /// Judges a request's head.
 pub(super) fn head(server: &Server, bytes: usize) {
     if bytes > HEAD_BYTES_MAX {
@@ -58,7 +71,8 @@ pub(super) fn head(server: &Server, bytes: usize) {
 
 /// Judges a request before it is sent: what the breaker says at that moment.
 pub(super) fn outgoing(server: &Server, provider: &Provider, request: &HttpRequest) {
-    let chats = request.method == Method::Post && request.url.ends_with("/api/chat");
+    let chats = request.method == Method::Post
+        && ["/api/chat", "/chat/completions"].iter().any(|path| request.url.ends_with(path));
     let Some(chat) = request.body.as_deref().filter(|_| chats).and_then(Chat::read) else { return };
     if chat.messages.is_empty() {
         return;
@@ -84,6 +98,9 @@ pub(super) fn arrival(server: &Server, chat: &Chat) {
     fields(server.kind, &chat.body, &broken);
     alone(server, &broken);
     if chat.messages.is_empty() {
+        if server.kind == Kind::OpenAi {
+            broken("a request without a question");
+        }
         return;
     }
     shape(chat, &broken);
@@ -100,6 +117,7 @@ fn fields(kind: Kind, body: &Value, broken: &dyn Fn(&str)) {
     let (fields, options) = match kind {
         Kind::Hailo => (HAILO_FIELDS, HAILO_OPTIONS),
         Kind::Ollama => (OLLAMA_FIELDS, OLLAMA_OPTIONS),
+        Kind::OpenAi => (OPENAI_FIELDS, [].as_slice()),
     };
     let unknown = |value: Option<&Value>, known: &[&str]| {
         let keys = value.and_then(Value::as_object).into_iter().flat_map(|object| object.keys());

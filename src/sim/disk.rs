@@ -75,7 +75,8 @@ impl SimDisk {
         let mut inner = self.lock();
         let most_ms = match inner.mode {
             Mode::Well | Mode::Full | Mode::Broken => 3,
-            Mode::Slow => 1500,
+            // Both together are the longest call that the daemon's own limits allow for.
+            Mode::Slow => 1000,
         };
         let mut pause = || Duration::from_millis(inner.random.u64(0..=most_ms));
         (pause(), pause())

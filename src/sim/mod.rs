@@ -32,6 +32,7 @@ mod people;
 mod rules;
 #[cfg(test)]
 mod tests;
+pub mod thermal;
 mod world;
 
 pub use options::Options;

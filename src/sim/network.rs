@@ -28,7 +28,7 @@ const PIPE_BYTES: usize = 64 * 1024;
 
 /// The way to the servers.
 pub(super) struct SimHttp {
-    servers: Vec<(String, Arc<Server>)>,
+    servers: Vec<Arc<Server>>,
     nursery: Nursery,
     /// Whose breakers are looked at when something is sent.
     provider: Mutex<Weak<Provider>>,
@@ -37,8 +37,8 @@ pub(super) struct SimHttp {
 type Pipe = http1::Connection<TokioIo<DuplexStream>, Full<Bytes>>;
 
 impl SimHttp {
-    /// A network with these servers, each with its base URL.
-    pub(super) fn new(servers: Vec<(String, Arc<Server>)>, nursery: Nursery) -> Self {
+    /// A network with these servers.
+    pub(super) fn new(servers: Vec<Arc<Server>>, nursery: Nursery) -> Self {
         Self { servers, nursery, provider: Mutex::default() }
     }
 
@@ -48,8 +48,8 @@ impl SimHttp {
     }
 
     async fn exchange(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let found = self.servers.iter().find_map(|(base, server)| {
-            request.url.strip_prefix(base.as_str()).map(|path| (path.to_owned(), server))
+        let found = self.servers.iter().find_map(|server| {
+            request.url.strip_prefix(server.kind.base()).map(|path| (path.to_owned(), server))
         });
         let Some((path, server)) = found else {
             return Err(HttpError::Unsendable(format!("no such host: {}", request.url)));
@@ -95,7 +95,10 @@ impl SimHttp {
         let content_type = header(CONTENT_TYPE).map(str::to_owned);
         let status = response.status().as_u16();
         let body = Reading { body: response.into_body(), pipe, _sender: sender };
-        Ok(HttpResponse { status, content_type, retry_after, body: body.stream() })
+        // Nothing is fetched in the simulated world, so nothing is sent on and no length is told.
+        let (location, length) = (None, None);
+        let body = body.stream();
+        Ok(HttpResponse { status, content_type, retry_after, location, length, body })
     }
 }
 
@@ -144,7 +147,7 @@ impl Reading {
 
 fn message(path: &str, request: HttpRequest) -> Result<hyper::Request<Full<Bytes>>, HttpError> {
     let method = match request.method {
-        Method::Get => hyper::Method::GET,
+        Method::Get | Method::GetFrom(_) => hyper::Method::GET,
         Method::Post => hyper::Method::POST,
         Method::Delete => hyper::Method::DELETE,
     };

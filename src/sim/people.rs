@@ -165,7 +165,7 @@ impl Prompt for Musing {
         let message = |role, text: &str| Message { role, content: text.to_owned() };
         let messages =
             vec![message(Role::System, super::BACKGROUND_SYSTEM), message(Role::User, &self.0)];
-        Ok(Fitted { messages, clipped: None })
+        Ok(Fitted { messages, clipped: None, voices: Vec::new() })
     }
 }
 

@@ -81,7 +81,7 @@ pub(super) async fn log(world: &World, house: &House) {
     // The log may be newer than what was read before, never older.
     let before = world.book.open().questions.clone();
     for session in ["main", "kitchen"] {
-        let rows = house.store.events_from(session, 0).await;
+        let rows = house.store.events_of(session, 0..u64::MAX).await;
         let lines = house.sessions.history(session, 100_000).await;
         if world.disk.mode() != Mode::Well || house.store.health().degraded {
             return;

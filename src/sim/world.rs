@@ -32,6 +32,9 @@ pub(super) const BACKGROUND_QUIET_S: f64 = 20.0;
 /// Past turns that the model sees at most.
 pub(super) const TURNS_MAX: usize = 8;
 
+/// A machine with memory to spare for a model that is loaded ahead of its use.
+const MEMINFO: &str = "MemAvailable: 4000000 kB\n";
+
 /// The daemon's configuration: patience in proportion to short answers, so that every limit is
 /// reached within a run.
 const CONFIG: &str = "
@@ -45,6 +48,20 @@ provider:
   job_margin_s: 10
   breaker_open_max_s: 60
   background_quiet_s: 20
+  openai_head_timeout_s: 30
+  openai_first_token_timeout_s: 20
+";
+
+/// What is added where Ollama is the fallback. The context is small, so that prompts reach its end:
+/// on the NPU it is the time for prefill that bounds them.
+const WITH_OLLAMA: &str = "
+hardware: {primary_backend: hailo, fallback_backend: ollama, cpu_context_tokens: 1024}
+";
+
+/// What is added where the fallback speaks OpenAI's dialect.
+const WITH_OPENAI: &str = "
+hardware: {primary_backend: hailo, fallback_backend: openai}
+openai: {url: 'http://127.0.0.1:8080', model: qwen2.5-1.5b-instruct, context_tokens: 1024}
 ";
 
 /// When the world begins: an hour before a night in which Berlin puts its clocks back.
@@ -119,7 +136,10 @@ impl World {
         let begin_ms = if random.u32(0..4) == 0 { 3_600_000 } else { BEGIN_MS };
         let clock = Arc::new(SimClock::new(Arc::clone(&journal), begin_ms));
         let disk = Arc::new(SimDisk::new(Arc::clone(&journal), random.fork()));
-        let servers = [Kind::Hailo, Kind::Ollama].map(|kind| {
+        // A draw of its own, so that the other seeds are what they were.
+        let mut draw = fastrand::Rng::with_seed(!options.seed);
+        let fallback = if draw.u32(0..3) == 0 { Kind::OpenAi } else { Kind::Ollama };
+        let servers = [Kind::Hailo, fallback].map(|kind| {
             let (journal, book) = (Arc::clone(&journal), Arc::clone(&book));
             Server::new(kind, journal, book, swarm.clone(), random.fork())
         });
@@ -143,7 +163,8 @@ impl World {
 
     /// Lives on until the run is over or a rule is broken.
     pub(super) fn run(mut self) -> Report {
-        self.journal.note(&format!("seed {}, {}", self.options.seed, self.swarm));
+        let fallback = self.fallback().name();
+        self.journal.note(&format!("seed {}, then {fallback}, {}", self.options.seed, self.swarm));
         if let Err(error) = self.settle() {
             self.journal.broken(&format!("the scratch directory cannot be used: {error}"));
         }
@@ -170,6 +191,7 @@ impl World {
             self.between(fate);
         }
         let _ = std::fs::remove_dir_all(&self.state);
+        let _ = std::fs::remove_dir_all(self.machine());
         let facts = self.book.open();
         let accepted = facts.questions.values().filter(|one| one.accepted_at.is_some());
         let (questions, answers) = accepted
@@ -185,10 +207,27 @@ impl World {
         }
     }
 
+    /// Where the files of the simulated machine are.
+    fn machine(&self) -> PathBuf {
+        self.options.scratch.join(format!("{:x}-machine", self.options.seed))
+    }
+
+    /// The server that is asked when the NPU's cannot answer.
+    pub(super) fn fallback(&self) -> Kind {
+        self.servers[1].kind
+    }
+
     fn settle(&self) -> std::io::Result<()> {
         let _ = std::fs::remove_dir_all(&self.state);
         std::fs::create_dir_all(&self.state)?;
-        disk::put(&self.state.join("config.yaml"), CONFIG.as_bytes())
+        std::fs::create_dir_all(self.machine().join("proc"))?;
+        disk::put(&self.machine().join("proc/meminfo"), MEMINFO.as_bytes())?;
+        let with = match self.fallback() {
+            Kind::OpenAi => WITH_OPENAI,
+            Kind::Hailo | Kind::Ollama => WITH_OLLAMA,
+        };
+        let config = format!("{CONFIG}{with}");
+        disk::put(&self.state.join("config.yaml"), config.as_bytes())
     }
 
     /// After a life: what is left of the files, and of the questions.
@@ -235,13 +274,12 @@ impl World {
         self.began_well = self.disk.mode() == Mode::Well;
         let nursery = Nursery::default();
         self.disk.mount(&self.state);
-        let bases = ["http://127.0.0.1:8000", "http://127.0.0.1:11434"];
-        let named = bases.iter().map(|base| (*base).to_owned()).zip(self.servers.iter().cloned());
-        let http = Arc::new(SimHttp::new(named.collect(), nursery.clone()));
+        let http = Arc::new(SimHttp::new(self.servers.to_vec(), nursery.clone()));
         let world = rehearsal::World {
             clock: Arc::clone(&self.clock) as _,
             http: Arc::clone(&http) as _,
             medium: Arc::clone(&self.disk) as _,
+            machine: self.machine(),
         };
         let running = tokio::select! {
             biased;

@@ -116,11 +116,19 @@ impl Backlog {
                 }),
                 // What came before for the session goes with it.
                 Write::Delete { session } => out.retain_mut(|p| {
-                    let gone = session_of(&p.write) == session.as_ref();
+                    let gone = session_of(&p.write) == Some(session.as_ref());
                     if gone {
                         p.answer(Err(error.clone()));
                     }
                     !gone
+                }),
+                Write::Note { name, .. } => out.retain_mut(|p| {
+                    let replaced =
+                        matches!(&p.write, Write::Note { name: earlier, .. } if earlier == name);
+                    if replaced {
+                        p.answer(Err(error.clone()));
+                    }
+                    !replaced
                 }),
                 Write::Begin { .. } | Write::Rename { .. } => {}
             }
@@ -130,13 +138,14 @@ impl Backlog {
     }
 }
 
-fn session_of(write: &Write) -> &str {
+fn session_of(write: &Write) -> Option<&str> {
     match write {
+        Write::Note { .. } => None,
         Write::Begin { session, .. }
         | Write::Partial { session, .. }
         | Write::Finish { session, .. }
         | Write::Rename { session, .. }
-        | Write::Delete { session } => session,
+        | Write::Delete { session } => Some(session),
     }
 }
 
@@ -145,6 +154,7 @@ fn bytes_of(write: &Write) -> usize {
         + match write {
             Write::Partial { text, .. } => text.len(),
             Write::Rename { title, .. } => title.len(),
+            Write::Note { name, body } => name.len() + body.len(),
             Write::Delete { .. } => 0,
             Write::Begin { events, .. } | Write::Finish { events, .. } => {
                 events.iter().map(|e| ROW_BYTES + e.body.len()).sum()
@@ -237,6 +247,18 @@ mod tests {
             (vec![finish(1, 1), finish(2, 1)], 2),
         ] {
             assert_eq!(backlog(list).0.slice(), slice);
+        }
+    }
+
+    #[test]
+    fn only_the_last_note_of_a_name_is_kept() {
+        let note = |name: &str, body: u8| Write::Note { name: name.into(), body: vec![body] };
+        let (mut backlog, mut answers) =
+            backlog(vec![note("a", 1), note("b", 1), begin(1, 1), note("a", 2)]);
+        backlog.keep(&StoreError::Full);
+        assert_eq!(writes(&backlog), [note("b", 1), begin(1, 1), note("a", 2)]);
+        for answer in &mut answers {
+            assert_eq!(answer.try_recv(), Ok(Err(StoreError::Full)));
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Bench {
     /// Absent while no database can be had.
     disk: Option<Disk>,
     pub(super) backlog: Backlog,
-    /// Size of the log at which the next attempt to fold it is due.
+    /// Size of the log at which it is folded at the next pause.
     fold_at_bytes: u64,
 }
 
@@ -38,6 +38,8 @@ pub(super) struct Report {
     pub(super) lost: u64,
     pub(super) tried_to_fold: bool,
     pub(super) folded: bool,
+    /// Whether the log is large enough to be folded at the next pause.
+    pub(super) fold_at_pause: bool,
 }
 
 impl Bench {
@@ -79,8 +81,14 @@ impl Bench {
 
     /// Commits, then folds the log if it is time, then answers the reads.
     pub(super) fn work(&mut self, round: Round) -> Report {
-        let mut report =
-            Report { outcome: Ok(()), committed: 0, lost: 0, tried_to_fold: false, folded: false };
+        let mut report = Report {
+            outcome: Ok(()),
+            committed: 0,
+            lost: 0,
+            tried_to_fold: false,
+            folded: false,
+            fold_at_pause: false,
+        };
         report.outcome = self.commit_all(&mut report.committed);
         if let Err(error) = &report.outcome {
             report.lost = self.backlog.keep(error);
@@ -94,7 +102,8 @@ impl Bench {
                 report.outcome = Err(error);
             }
         }
-        if round.fold || !round.flushes.is_empty() || self.wal_bytes() > self.fold_at_bytes {
+        let overdue = self.fold_at_bytes + limits::WAL_BYTES_WITHOUT_PAUSE;
+        if round.fold || !round.flushes.is_empty() || self.wal_bytes() > overdue {
             let folded = self.fold(&mut report);
             let answer = report.outcome.clone().and(folded);
             for flush in round.flushes {
@@ -102,6 +111,7 @@ impl Bench {
                 let _ = flush.send(answer.clone());
             }
         }
+        report.fold_at_pause = self.wal_bytes() > self.fold_at_bytes;
         report
     }
 

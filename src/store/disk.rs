@@ -1,11 +1,12 @@
 //! The connection and its file: opening, setting aside, committing, folding the log. Blocking.
 
 use std::fs;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Params, TransactionBehavior, params};
 
 use super::classify::{classify, io_error};
 use super::medium::Medium;
@@ -24,9 +25,10 @@ use crate::limits;
 pub(super) const HAS_ENDED: &str = "SELECT 1 FROM event INDEXED BY event_by_turn
     WHERE session = ?1 AND turn = ?2 AND kind = ?3";
 
-/// Lists a session's events from a turn on.
-pub(super) const EVENTS_FROM: &str = "SELECT seq, turn, at_ms, kind, body
-    FROM event INDEXED BY event_by_turn WHERE session = ?1 AND turn >= ?2 ORDER BY seq";
+/// Lists a session's events from a turn on, up to and without another.
+pub(super) const EVENTS_OF: &str = "SELECT seq, turn, at_ms, kind, body
+    FROM event INDEXED BY event_by_turn
+    WHERE session = ?1 AND turn >= ?2 AND turn < ?3 ORDER BY seq";
 
 /// Takes a session away; one write, hence one transaction.
 const DELETE_SESSION: [&str; 3] = [
@@ -236,61 +238,67 @@ fn apply(connection: &Connection, write: &Write) -> Result<(), StoreError> {
                 return Err(StoreError::Refused(format!("turn {turn} of {session} exists")));
             }
             let at_ms = events.last().map_or(0, |e| e.at_ms);
-            connection
-                .execute(
-                    "INSERT INTO session (id, title, profile, created_ms, updated_ms)
+            run(
+                connection,
+                "INSERT INTO session (id, title, profile, created_ms, updated_ms)
                      VALUES (?1, ?2, ?3, ?4, ?4)
                      ON CONFLICT (id) DO UPDATE SET updated_ms = ?4",
-                    params![session, title, profile, at_ms],
-                )
-                .map_err(sql)?;
-            connection
-                .execute(
-                    "INSERT INTO partial (session, turn, n, text) VALUES (?1, ?2, 0, '')",
-                    params![session, signed(*turn)],
-                )
-                .map_err(sql)?;
+                params![session, title, profile, at_ms],
+            )?;
+            run(
+                connection,
+                "INSERT INTO partial (session, turn, n, text) VALUES (?1, ?2, 0, '')",
+                params![session, signed(*turn)],
+            )?;
             append(connection, session, *turn, events).map_err(sql)
         }
         Write::Partial { session, turn, text } => {
             if has_ended(connection, session, *turn).map_err(sql)? {
                 return Err(StoreError::Refused(format!("turn {turn} of {session} has ended")));
             }
-            connection
-                .execute(
-                    "INSERT INTO partial (session, turn, n, text)
+            run(
+                connection,
+                "INSERT INTO partial (session, turn, n, text)
                      SELECT ?1, ?2, coalesce(max(n), 0) + 1, ?3 FROM partial
                      WHERE session = ?1 AND turn = ?2",
-                    params![session, signed(*turn), text],
-                )
-                .map_err(sql)?;
-            Ok(())
+                params![session, signed(*turn), text],
+            )
         }
         Write::Finish { session, turn, events } => {
-            if has_ended(connection, session, *turn).map_err(sql)? {
-                return Ok(());
+            // A second end says nothing new, but what it leaves open would be found at each start.
+            if !has_ended(connection, session, *turn).map_err(sql)? {
+                append(connection, session, *turn, events).map_err(sql)?;
             }
-            append(connection, session, *turn, events).map_err(sql)?;
-            connection
-                .execute(
-                    "DELETE FROM partial WHERE session = ?1 AND turn = ?2",
-                    params![session, signed(*turn)],
-                )
-                .map_err(sql)?;
-            Ok(())
+            run(
+                connection,
+                "DELETE FROM partial WHERE session = ?1 AND turn = ?2",
+                params![session, signed(*turn)],
+            )
         }
         Write::Rename { session, title } => {
             let rename = "UPDATE session SET title = ?2 WHERE id = ?1";
-            connection.execute(rename, params![session, title]).map_err(sql)?;
+            run(connection, rename, params![session, title])
+        }
+        Write::Note { name, body } => {
+            let put = "INSERT INTO note (name, body) VALUES (?1, ?2)
+                ON CONFLICT (name) DO UPDATE SET body = ?2";
+            connection.execute(put, params![name, body]).map_err(sql)?;
             Ok(())
         }
         Write::Delete { session } => {
             for delete in DELETE_SESSION {
-                connection.execute(delete, [session]).map_err(sql)?;
+                run(connection, delete, [session])?;
             }
             Ok(())
         }
     }
+}
+
+/// Runs a statement; the next time it needs no parsing. A turn commits several times while the
+/// person waits.
+fn run(connection: &Connection, statement: &str, values: impl Params) -> Result<(), StoreError> {
+    let done = connection.prepare_cached(statement).and_then(|mut s| s.execute(values));
+    done.map(|_| ()).map_err(|e| classify(&e))
 }
 
 fn append(
@@ -299,7 +307,7 @@ fn append(
     turn: u64,
     events: &[NewEvent],
 ) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(
+    let mut statement = connection.prepare_cached(
         "INSERT INTO event (session, seq, turn, at_ms, kind, body)
          SELECT ?1, coalesce(max(seq), 0) + 1, ?2, ?3, ?4, ?5 FROM event WHERE session = ?1",
     )?;
@@ -310,27 +318,23 @@ fn append(
 }
 
 fn has_ended(connection: &Connection, session: &str, turn: u64) -> rusqlite::Result<bool> {
-    connection
-        .query_row(HAS_ENDED, params![session, signed(turn), KIND_END], |_| Ok(()))
-        .optional()
-        .map(|row| row.is_some())
+    connection.prepare_cached(HAS_ENDED)?.exists(params![session, signed(turn), KIND_END])
 }
 
 pub(super) fn last_turn(connection: &Connection, session: &str) -> rusqlite::Result<u64> {
-    connection.query_row(
-        "SELECT coalesce(max(turn), 0) FROM event WHERE session = ?1",
-        [session],
-        |row| row.get(0).map(unsigned),
-    )
+    connection
+        .prepare_cached("SELECT coalesce(max(turn), 0) FROM event WHERE session = ?1")?
+        .query_row([session], |row| row.get(0).map(unsigned))
 }
 
-pub(super) fn events_from(
+pub(super) fn events_of(
     connection: &Connection,
     session: &str,
-    turn: u64,
+    turns: &Range<u64>,
 ) -> rusqlite::Result<Vec<EventRow>> {
-    let mut statement = connection.prepare(EVENTS_FROM)?;
-    let rows = statement.query_map(params![session, signed(turn)], |row| {
+    let mut statement = connection.prepare(EVENTS_OF)?;
+    let bounds = params![session, signed(turns.start), signed(turns.end)];
+    let rows = statement.query_map(bounds, |row| {
         Ok(EventRow {
             seq: unsigned(row.get(0)?),
             turn: unsigned(row.get(1)?),
@@ -362,6 +366,11 @@ fn session_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<SessionRow> {
         created_ms: row.get(3)?,
         updated_ms: row.get(4)?,
     })
+}
+
+pub(super) fn note(connection: &Connection, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+    let body = "SELECT body FROM note WHERE name = ?1";
+    connection.query_row(body, [name], |row| row.get(0)).optional()
 }
 
 pub(super) fn open_turns(connection: &Connection) -> rusqlite::Result<Vec<OpenTurn>> {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -95,6 +95,61 @@ pub fn replace_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
         return written;
     }
     sync_dir_of(path)
+}
+
+/// Reads a whole file of at most this many bytes, into memory of just its size.
+///
+/// # Errors
+/// As the file system says, and `FileTooLarge`.
+pub fn read_whole(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let size = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+    if size > bytes_max {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let mut bytes = vec![0; size];
+    file.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Reads a file that does not tell its size, as those of /proc, up to this many bytes.
+///
+/// # Errors
+/// As the file system says.
+pub fn read_unsized(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What tells a file from another one under the same name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Its size.
+    pub bytes: u64,
+    inode: u64,
+    changed_at: (i64, i64),
+}
+
+/// A file's stamp.
+///
+/// # Errors
+/// As the file system says.
+pub fn stamp(path: &Path) -> io::Result<Stamp> {
+    let found = fs::metadata(path)?;
+    let changed_at = (found.mtime(), found.mtime_nsec());
+    Ok(Stamp { bytes: found.len(), inode: found.ino(), changed_at })
+}
+
+/// Moves a complete file to its place, so that after a power cut it is there whole or not at all.
+///
+/// # Errors
+/// As the file system says.
+pub fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
+    File::open(from)?.sync_all()?;
+    fs::rename(from, to)?;
+    sync_dir_of(to)
 }
 
 /// Brings the directory entry of a file onto the medium.

@@ -27,6 +27,7 @@ mod task;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -241,9 +242,10 @@ impl Store {
     pub fn submit(&self, write: Write) -> Result<Ack, (StoreError, Write)> {
         let reserved = match write {
             Write::Partial { .. } => 2 * limits::STORE_QUEUE_RESERVED,
-            Write::Begin { .. } | Write::Rename { .. } | Write::Delete { .. } => {
-                limits::STORE_QUEUE_RESERVED
-            }
+            Write::Begin { .. }
+            | Write::Rename { .. }
+            | Write::Note { .. }
+            | Write::Delete { .. } => limits::STORE_QUEUE_RESERVED,
             Write::Finish { .. } => 0,
         };
         if self.jobs.is_closed() {
@@ -264,19 +266,23 @@ impl Store {
         }
     }
 
-    /// Events of a session's turns from `turn` on, in the order of their `seq`.
+    /// Events of these turns of a session, in the order of their `seq`.
     ///
     /// # Errors
     /// `Corrupt` if the database was found damaged, `Io`, `Overloaded`, `Closed`.
-    pub async fn events_from(&self, session: &str, turn: u64) -> Result<Vec<EventRow>, StoreError> {
+    pub async fn events_of(
+        &self,
+        session: &str,
+        turns: Range<u64>,
+    ) -> Result<Vec<EventRow>, StoreError> {
         let session = session.to_owned();
-        self.read(move |c| disk::events_from(c, &session, turn)).await
+        self.read(move |c| disk::events_of(c, &session, &turns)).await
     }
 
     /// The number of a session's newest turn; 0 if there is none.
     ///
     /// # Errors
-    /// As [`Store::events_from`].
+    /// As [`Store::events_of`].
     pub async fn last_turn(&self, session: &str) -> Result<u64, StoreError> {
         let session = session.to_owned();
         self.read(move |c| disk::last_turn(c, &session)).await
@@ -285,7 +291,7 @@ impl Store {
     /// The sessions, the most recently used first.
     ///
     /// # Errors
-    /// As [`Store::events_from`].
+    /// As [`Store::events_of`].
     pub async fn sessions(&self, limit: usize) -> Result<Vec<SessionRow>, StoreError> {
         self.read(move |c| disk::sessions(c, limit)).await
     }
@@ -293,16 +299,25 @@ impl Store {
     /// One session; `None` if there is none of that name.
     ///
     /// # Errors
-    /// As [`Store::events_from`].
+    /// As [`Store::events_of`].
     pub async fn session(&self, session: &str) -> Result<Option<SessionRow>, StoreError> {
         let session = session.to_owned();
         self.read(move |c| disk::session(c, &session)).await
     }
 
-    /// Turns that have not ended. At start these are what a crash left behind.
+    /// The note of this name; `None` if there is none.
     ///
     /// # Errors
     /// As [`Store::events_from`].
+    pub async fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let name = name.to_owned();
+        self.read(move |c| disk::note(c, &name)).await
+    }
+
+    /// Turns that have not ended. At start these are what a crash left behind.
+    ///
+    /// # Errors
+    /// As [`Store::events_of`].
     pub async fn open_turns(&self) -> Result<Vec<OpenTurn>, StoreError> {
         self.read(disk::open_turns).await
     }

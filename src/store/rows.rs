@@ -99,6 +99,13 @@ pub enum Write {
         /// The new title.
         title: String,
     },
+    /// Puts a note in the place of the one of the same name.
+    Note {
+        /// The name, given by the part that wrote it.
+        name: String,
+        /// What it says, in that part's own form.
+        body: Vec<u8>,
+    },
     /// Takes a session away with all its events and whatever its turns had shown. The log is
     /// append-only otherwise: nothing else ever takes a row from it.
     Delete {

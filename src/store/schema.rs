@@ -33,6 +33,11 @@ const STEPS: &[&str] = &[
         text TEXT NOT NULL,
         PRIMARY KEY (session, turn, n)
     ) WITHOUT ROWID;",
+    // 2: notes, which parts of the program write for their next start.
+    "CREATE TABLE note (
+        name TEXT PRIMARY KEY,
+        body BLOB NOT NULL
+    ) WITHOUT ROWID;",
 ];
 
 /// The version this program writes.

@@ -24,8 +24,8 @@ pub struct StoreTask {
     idle_flush: Duration,
     /// Whether commits may still be only in the page cache, and since when it is quiet.
     unflushed_since: Option<Instant>,
-    /// How the last call went.
-    outcome: Result<(), StoreError>,
+    /// Whether the log is large enough to be folded at the next pause.
+    fold_at_pause: bool,
 }
 
 impl std::fmt::Debug for StoreTask {
@@ -43,7 +43,15 @@ impl StoreTask {
         idle_flush: Duration,
     ) -> Self {
         let bench = Some(bench);
-        Self { queue, bench, gauges, events, idle_flush, unflushed_since: None, outcome: Ok(()) }
+        Self {
+            queue,
+            bench,
+            gauges,
+            events,
+            idle_flush,
+            unflushed_since: None,
+            fold_at_pause: false,
+        }
     }
 
     /// Works until `stop`, then commits what is queued, brings it onto the medium and closes.
@@ -75,11 +83,18 @@ impl StoreTask {
         while let Ok(job) = self.queue.try_recv() {
             jobs.push(job);
         }
-        self.round(jobs, false).await?;
-        let Some(bench) = self.bench.take() else { return Err(StoreError::Closed) };
+        let Some(mut bench) = self.bench.take() else { return Err(StoreError::Closed) };
+        let (round, in_hand) = take_in(&mut bench, jobs, false);
         let medium = bench.medium();
-        let closed = call(medium.as_ref(), move || bench.close()).await;
-        closed.and_then(|closed| closed).and(self.outcome)
+        // One call for both: on a slow card each costs its wait, and the drain's time is short.
+        let done = call(medium.as_ref(), move || {
+            let report = bench.work(round);
+            let kept = bench.backlog.pending.len();
+            (report, kept, bench.close())
+        });
+        let (report, kept, closed) = done.await?;
+        self.note(in_hand.saturating_sub(kept), kept, &report);
+        closed.and(report.outcome)
     }
 
     /// When to look without being asked: to try again, or to flush after quiet.
@@ -87,49 +102,41 @@ impl StoreTask {
         if self.gauges.degraded.load(Ordering::Relaxed) {
             return Some(Instant::now() + limits::STORE_RETRY);
         }
-        self.unflushed_since.map(|since| since + self.idle_flush)
+        let quiet = match self.fold_at_pause {
+            true => limits::STORE_PAUSE.min(self.idle_flush),
+            false => self.idle_flush,
+        };
+        self.unflushed_since.map(|since| since + quiet)
     }
 
     /// One blocking call for everything in hand. An error is the end of the task.
     async fn round(&mut self, jobs: Vec<Job>, fold: bool) -> Result<(), StoreError> {
         let Some(mut bench) = self.bench.take() else { return Err(StoreError::Closed) };
-        let mut round = Round { fold, ..Round::default() };
-        let kept_before = bench.backlog.pending.len();
-        let mut taken = 0;
-        for job in jobs {
-            match job {
-                Job::Write(write, answer) => {
-                    taken += 1;
-                    bench.backlog.pending.push_back(Pending { write, answer: Some(answer) });
-                }
-                Job::Read(read) => round.reads.push(read),
-                Job::Flush(answer) => round.flushes.push(answer),
-            }
-        }
+        let (round, in_hand) = take_in(&mut bench, jobs, fold);
         let medium = bench.medium();
         let done = call(medium.as_ref(), move || {
             let report = bench.work(round);
             (bench, report)
         });
         let (bench, report) = done.await?;
-        let settled = (kept_before + taken).saturating_sub(bench.backlog.pending.len());
-        self.gauges.unsettled.fetch_sub(count(settled), Ordering::AcqRel);
-        self.note(&bench, &report);
+        let kept = bench.backlog.pending.len();
+        self.note(in_hand.saturating_sub(kept), kept, &report);
         self.bench = Some(bench);
-        self.outcome = report.outcome;
         Ok(())
     }
 
-    /// Updates gauges and tells edges.
-    fn note(&mut self, bench: &Bench, report: &Report) {
+    /// Updates gauges and tells edges after a call that settled so many writes and keeps others.
+    fn note(&mut self, settled: usize, kept: usize, report: &Report) {
+        self.gauges.unsettled.fetch_sub(count(settled), Ordering::AcqRel);
         self.gauges.lost.fetch_add(report.lost, Ordering::Relaxed);
-        let kept = count(bench.backlog.pending.len());
+        let kept = count(kept);
         self.gauges.kept.store(kept, Ordering::Relaxed);
         if report.folded {
             self.unflushed_since = None;
         } else if report.committed > 0 || report.tried_to_fold {
             self.unflushed_since = Some(Instant::now());
         }
+        self.fold_at_pause = report.fold_at_pause;
         let was = self.gauges.degraded.swap(report.outcome.is_err(), Ordering::Relaxed);
         match &report.outcome {
             Err(error) if !was => {
@@ -142,6 +149,21 @@ impl StoreTask {
             tracing::warn!(lost = report.lost, kept, "shown text was given up");
         }
     }
+}
+
+/// Puts jobs in hand for one call; how many writes there are now.
+fn take_in(bench: &mut Bench, jobs: Vec<Job>, fold: bool) -> (Round, usize) {
+    let mut round = Round { fold, ..Round::default() };
+    for job in jobs {
+        match job {
+            Job::Write(write, answer) => {
+                bench.backlog.pending.push_back(Pending { write, answer: Some(answer) });
+            }
+            Job::Read(read) => round.reads.push(read),
+            Job::Flush(answer) => round.flushes.push(answer),
+        }
+    }
+    (round, bench.backlog.pending.len())
 }
 
 /// Runs one blocking call and gives its result back.

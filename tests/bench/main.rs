@@ -9,6 +9,7 @@
     clippy::disallowed_types,
     clippy::print_stdout,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::panic,
     reason = "a measuring program: threads, blocking sockets, and a panic is the right end"
 )]
@@ -16,6 +17,8 @@
 mod chat;
 mod daemon;
 mod first_word;
+mod page;
+mod socket;
 mod wire;
 
 use std::path::{Path, PathBuf};
@@ -56,6 +59,8 @@ fn main() -> ExitCode {
     figures.push(idle(&programs.crayfish));
     figures.extend(chat::figures(&programs));
     figures.extend(first_word::figures(&programs));
+    figures.extend(socket::figures(&programs));
+    figures.extend(page::figures(&programs));
     println!("| figure | measured | at most | |\n|---|---|---|---|");
     let mut broken = false;
     for Figure { name, measured, bound, unit } in figures {

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longer than any answer that is worth a figure.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -103,14 +103,17 @@ fn header(head: &[u8], name: &str) -> Option<String> {
     lines.find(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned())
 }
 
-/// Passes bytes on in both directions, and keeps those of the clients, one heap a connection.
+/// Passes bytes on in both directions. Keeps those of the clients, one heap a connection, and those
+/// of the server with the moment in which they came.
 pub(crate) struct Tee {
     /// Where clients connect.
     pub(crate) address: SocketAddr,
     heard: Heard,
+    said: Said,
 }
 
 type Heard = Arc<Mutex<Vec<Vec<u8>>>>;
+type Said = Arc<Mutex<Vec<(Instant, Vec<u8>)>>>;
 
 impl Tee {
     /// Listens for clients of `server`, until the process ends.
@@ -119,6 +122,8 @@ impl Tee {
         let address = listener.local_addr().unwrap();
         let heard = Heard::default();
         let kept = Arc::clone(&heard);
+        let said = Said::default();
+        let told = Arc::clone(&said);
         std::thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let Ok(upstream) = TcpStream::connect(server) else { continue };
@@ -127,13 +132,25 @@ impl Tee {
                 let (from, to) = (client.try_clone().unwrap(), upstream.try_clone().unwrap());
                 let mut heaps = kept.lock().unwrap();
                 heaps.push(Vec::new());
-                let heap = Some((Arc::clone(&kept), heaps.len() - 1));
+                let (heap, at) = (Arc::clone(&kept), heaps.len() - 1);
                 drop(heaps);
-                std::thread::spawn(move || pass(from, to, heap.as_ref()));
-                std::thread::spawn(move || pass(upstream, client, None));
+                let hear = move |bytes: &[u8]| heap.lock().unwrap()[at].extend_from_slice(bytes);
+                std::thread::spawn(move || pass(from, to, hear));
+                let told = Arc::clone(&told);
+                let tell = move |bytes: &[u8]| {
+                    told.lock().unwrap().push((Instant::now(), bytes.to_vec()));
+                };
+                std::thread::spawn(move || pass(upstream, client, tell));
             }
         });
-        Self { address, heard }
+        Self { address, heard, said }
+    }
+
+    /// When the server last said this.
+    pub(crate) fn said_at(&self, text: &str) -> Option<Instant> {
+        let said = self.said.lock().unwrap();
+        let has = |bytes: &[u8]| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        said.iter().rev().find(|(_, bytes)| has(bytes)).map(|(at, _)| *at)
     }
 
     /// The newest request that contains this text.
@@ -145,16 +162,14 @@ impl Tee {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, heap: Option<&(Heard, usize)>) {
+fn pass(mut from: TcpStream, mut to: TcpStream, keep: impl Fn(&[u8])) {
     let mut chunk = [0; 16 * 1024];
     loop {
         let length = match from.read(&mut chunk) {
             Ok(0) | Err(_) => break,
             Ok(length) => length,
         };
-        if let Some((heard, at)) = heap {
-            heard.lock().unwrap()[*at].extend_from_slice(&chunk[..length]);
-        }
+        keep(&chunk[..length]);
         if to.write_all(&chunk[..length]).is_err() {
             break;
         }

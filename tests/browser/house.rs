@@ -26,8 +26,8 @@ pub(crate) struct House {
 }
 
 impl House {
-    /// Starts both. `settings` is added to the section `web_chat`.
-    pub(crate) fn start(settings: &str) -> Self {
+    /// Starts both. `settings` is added to the section `web_chat`; the model decodes at `pace`.
+    pub(crate) fn start(settings: &str, pace: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         // Words that do not repeat: a model that does is cut off.
@@ -35,7 +35,7 @@ impl House {
         let scenario = SCENARIO.replace("{COUNT}", &count.join(", "));
         std::fs::write(at("scenario.json"), scenario).unwrap();
         let mut sim = Command::new(program("hailo-sim"))
-            .args(["--port", "0", "--control-port", "0", "--pace", "4", "--scenario"])
+            .args(["--port", "0", "--control-port", "0", "--pace", pace, "--scenario"])
             .arg(at("scenario.json"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

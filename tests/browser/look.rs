@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use thirtyfour::Key;
 
-use crate::page::{Page, visit};
+use crate::page::{Page, visit, visit_at};
 
 const WIDTHS: [(u32, u32); 3] = [(360, 740), (768, 900), (1440, 900)];
 const THEMES: [&str; 2] = ["light", "dark"];
@@ -171,6 +171,37 @@ async fn both_languages_fit_a_small_phone_and_both_themes_can_be_chosen() {
         page.reload().await;
         page.connected().await;
         assert_eq!(page.js("document.documentElement.dataset.theme").await, json!("dark"));
+        page
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn numbers_stand_to_the_right_lists_begin_where_they_say_and_words_run_their_own_way() {
+    visit_at("instant", "", |page| async move {
+        page.size(360, 640).await;
+        page.open().await;
+        page.ask("Make a table").await;
+        page.until("document.querySelector('.words ol')").await;
+        let style = |selector: &str, name: &str| {
+            format!("getComputedStyle(document.querySelector('{selector}')).{name}")
+        };
+        assert_eq!(page.js(&style("td:last-child", "textAlign")).await, json!("end"));
+        assert_eq!(page.js("document.querySelector('.words ol').start").await, json!(3));
+        let direction = style(".words > :last-child", "direction");
+        assert_eq!(page.js(&direction).await, json!("rtl"));
+        assert_eq!(page.js(&style(".words > :first-child", "direction")).await, json!("ltr"));
+        // Whatever is scrolled to, the page itself stays where it is.
+        for number in 0..6 {
+            page.ask(&format!("Hello {number}")).await;
+        }
+        page.js("document.querySelector('.words').scrollIntoView()").await;
+        page.js("location.hash = '#main'").await;
+        page.js("document.getElementById('main').scrollIntoView(false)").await;
+        let moved = "[scrollX, scrollY, document.body.scrollTop]";
+        assert_eq!(page.js(moved).await, json!([0, 0, 0]));
+        let top = "document.querySelector('.bar').getBoundingClientRect().top";
+        assert_eq!(page.js(top).await, json!(0));
         page
     })
     .await;

@@ -41,8 +41,20 @@ pub(crate) struct Page {
     house: Arc<Mutex<House>>,
 }
 
+/// As slow as a small model, so that there is time to look: tokens a second.
+const PACE: &str = "4";
+
 /// Starts the house and a browser, lets `person` do something, and ends both whatever happens.
 pub(crate) async fn visit<F, D>(settings: &str, person: F)
+where
+    F: FnOnce(Page) -> D + Send + 'static,
+    D: Future<Output = Page> + Send + 'static,
+{
+    visit_at(PACE, settings, person).await;
+}
+
+/// As [`visit`], with a model of another pace.
+pub(crate) async fn visit_at<F, D>(pace: &str, settings: &str, person: F)
 where
     F: FnOnce(Page) -> D + Send + 'static,
     D: Future<Output = Page> + Send + 'static,
@@ -50,7 +62,7 @@ where
     // The driver's client shares the daemon's features, which leave the choice to the program.
     #[cfg(feature = "tls")]
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let house = House::start(settings);
+    let house = House::start(settings, pace);
     let profile = tempfile::tempdir().unwrap();
     let (chromedriver, port) = chromedriver();
     let driver = browser(port, &profile).await;
@@ -244,6 +256,13 @@ impl Page {
             {"name": "prefers-reduced-motion", "value": "reduce"},
         ]);
         self.command("Emulation.setEmulatedMedia", json!({ "features": features })).await;
+    }
+
+    /// Runs a script before the page's own, from the next load on: it plays a network or a daemon
+    /// that does what the real ones do too rarely.
+    pub(crate) async fn before(&self, script: &str) {
+        let source = json!({ "source": script });
+        self.command("Page.addScriptToEvaluateOnNewDocument", source).await;
     }
 
     /// A command of the browser's own protocol.

@@ -10,12 +10,13 @@ use crayfish::provider::think::{ThinkFilter, ThinkMode};
 use crayfish::provider::{foreign, sanitise};
 use crayfish::session::wire::{ClientFrame, ServerFrame};
 use crayfish::soul::regions::{Soul, identity_block};
+use serde_json::Value;
 
 /// What a target does with some bytes.
 type Target = fn(&[u8]);
 
 /// A target's name, which is its corpus' directory, and what it does.
-pub(crate) const TARGETS: [(&str, Target); 11] = [
+pub(crate) const TARGETS: [(&str, Target); 14] = [
     ("splitter", splitter),
     ("answer", answer),
     ("refusal", refusal),
@@ -27,6 +28,9 @@ pub(crate) const TARGETS: [(&str, Target); 11] = [
     ("request", request),
     ("soul", soul),
     ("markdown", markdown),
+    ("chat", chat),
+    ("ledger", ledger),
+    ("terminal", terminal),
 ];
 
 /// Runs a target on some bytes; it panics if something does not hold.
@@ -59,11 +63,9 @@ fn splitter(data: &[u8]) {
 /// A streamed answer of each dialect, whole and in single bytes.
 fn answer(data: &[u8]) {
     for dialect in [Dialect::Hailo, Dialect::Ollama, Dialect::OpenAi] {
-        let whole = foreign::decode(dialect, data, data.len());
-        let bytes = foreign::decode(dialect, data, 1);
-        assert_eq!(whole.is_ok(), bytes.is_ok());
-        if let (Ok(whole), Ok(bytes)) = (whole, bytes) {
-            assert_eq!(whole, bytes);
+        let whole = foreign::decode(dialect, data, data.len()).ok();
+        for step in [1, 7] {
+            assert_eq!(foreign::decode(dialect, data, step).ok(), whole, "in pieces of {step}");
         }
     }
 }
@@ -89,13 +91,17 @@ fn think(data: &[u8]) {
         let mut whole = ThinkFilter::new(mode, u32::MAX);
         let mut one = whole.push(&text).unwrap_or_default();
         one.push_str(&whole.finish());
-        let mut single = ThinkFilter::new(mode, u32::MAX);
-        let mut other = String::new();
-        for letter in text.chars() {
-            other.push_str(&single.push(letter.encode_utf8(&mut [0; 4])).unwrap_or_default());
+        for step in 1..6 {
+            let mut parts = ThinkFilter::new(mode, u32::MAX);
+            let mut other = String::new();
+            let letters: Vec<char> = text.chars().collect();
+            for piece in letters.chunks(step) {
+                let piece: String = piece.iter().collect();
+                other.push_str(&parts.push(&piece).unwrap_or_default());
+            }
+            other.push_str(&parts.finish());
+            assert_eq!(one, other, "in pieces of {step}");
         }
-        other.push_str(&single.finish());
-        assert_eq!(one, other);
     }
 }
 
@@ -158,4 +164,49 @@ fn markdown(data: &[u8]) {
     let plain = crayfish::cli::rendered(&text, false);
     assert!(!plain.contains('\u{1b}'), "{plain:?}");
     let _ = crayfish::cli::rendered(&text, true);
+}
+
+/// A message is taken as any other reader of JSON takes it, or refused in a sentence.
+fn chat(data: &[u8]) {
+    match crayfish::http::foreign::chat(data) {
+        Ok((message, session)) => {
+            let value: Value = serde_json::from_slice(data).unwrap();
+            assert_eq!(value.get("message").and_then(Value::as_str), Some(message.as_str()));
+            assert_eq!(value.get("session").and_then(Value::as_str), session.as_deref());
+        }
+        Err(told) => assert!(told.len() < 1000, "{told}"),
+    }
+    let _ = crayfish::http::foreign::others(data);
+    if let Some((limit, _)) = crayfish::http::foreign::history(&String::from_utf8_lossy(data)) {
+        assert!(limit > 0);
+    }
+}
+
+/// Whatever stands in the database, a conversation can be shown and goes on. Bodies are divided
+/// by their length in one byte.
+fn ledger(data: &[u8]) {
+    let (strange, mut left) = match data.split_first() {
+        Some((first, rest)) => (first % 2 == 1, rest),
+        None => return,
+    };
+    let mut bodies = Vec::new();
+    while let Some((length, rest)) = left.split_first() {
+        let (body, after) = rest.split_at(usize::from(*length).min(rest.len()));
+        bodies.push(body);
+        left = after;
+    }
+    let lines = crayfish::session::foreign::lines(&bodies, strange);
+    assert!(lines.len() <= 2 * bodies.len().div_ceil(3));
+}
+
+/// A terminal's lines do not depend on how they arrive, and no more than one is lost.
+fn terminal(data: &[u8]) {
+    let whole = crayfish::connector::foreign::lines(data, data.len(), 64);
+    for step in [1, 5, 80] {
+        assert_eq!(crayfish::connector::foreign::lines(data, step, 64), whole, "steps of {step}");
+    }
+    for line in whole.into_iter().flatten() {
+        assert!(line.len() <= 64 && !line.contains(&b'\n'));
+        let _ = ClientFrame::parse(&line);
+    }
 }

@@ -4,6 +4,7 @@
 mod damage;
 mod disk;
 mod exits;
+mod frames;
 mod input;
 mod kill;
 mod life;

@@ -15,6 +15,7 @@
 mod rig;
 mod wire;
 
+mod cashcode;
 mod schema;
 mod talk;
 mod trouble;

@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// What `tests/peers/run` says in the environment.
 #[track_caller]
-fn told(name: &str) -> String {
+pub(crate) fn told(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set: bash tests/peers/run"))
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
+use super::Said;
 use crate::agent::{Answer, TurnEvent};
 use crate::limits;
 
@@ -17,8 +18,8 @@ pub enum Happening {
         session: String,
         /// The turn it opened.
         turn: u64,
-        /// What was typed.
-        text: String,
+        /// What.
+        said: Said,
     },
     /// Something happened in a turn.
     Turn {
@@ -52,8 +53,8 @@ pub enum Happening {
 pub struct Snap {
     /// Its number.
     pub turn: u64,
-    /// What the person typed.
-    pub said: String,
+    /// What the person said.
+    pub said: Said,
     /// What was shown so far.
     pub text: String,
     /// Seconds until the first word, as last told, while there is none.
@@ -71,10 +72,10 @@ pub(super) struct Hall {
 
 /// One turn, as far as somebody has to be told of it.
 #[derive(Debug)]
-struct Feed {
+pub(super) struct Feed {
     session: String,
     turn: u64,
-    said: String,
+    said: Said,
     about_s: Option<u32>,
     text: String,
     end: Option<TurnEvent>,
@@ -126,7 +127,7 @@ impl Hall {
     }
 
     /// Opens a turn for the followers of its session.
-    pub(super) fn begin(&mut self, session: &str, turn: u64, said: &str, by: Option<u64>) -> u64 {
+    pub(super) fn begin(&mut self, session: &str, turn: u64, said: Said, by: Option<u64>) -> u64 {
         self.numbers += 1;
         let feed = self.numbers;
         for (number, place) in &mut self.places {
@@ -138,13 +139,39 @@ impl Hall {
         let told = Feed {
             session: session.to_owned(),
             turn,
-            said: said.to_owned(),
+            said,
             about_s: None,
             text: String::new(),
             end: None,
         };
         self.feeds.insert(feed, told);
         feed
+    }
+
+    /// Lets a place hear an unfinished turn from its beginning; false if there is none.
+    pub(super) fn join(&mut self, place: u64, session: &str, turn: u64) -> bool {
+        let wanted =
+            |feed: &Feed| feed.session == session && feed.turn == turn && feed.end.is_none();
+        let found = self.feeds.iter().find(|(_, feed)| wanted(feed)).map(|(&number, _)| number);
+        if let Some(feed) = found {
+            self.hear(place, feed);
+        }
+        found.is_some()
+    }
+
+    /// Lets a place, and no other, hear a turn that has ended.
+    pub(super) fn retell(&mut self, place: u64, ended: Feed) {
+        self.numbers += 1;
+        let feed = self.numbers;
+        self.feeds.insert(feed, ended);
+        self.hear(place, feed);
+    }
+
+    /// Whether all turns that a place hears have ended.
+    pub(super) fn is_over(&self, place: u64) -> bool {
+        let cursors = self.places.get(&place).into_iter().flat_map(|place| &place.cursors);
+        let mut feeds = cursors.filter_map(|cursor| self.feeds.get(&cursor.feed));
+        feeds.all(|feed| feed.end.is_some())
     }
 
     /// Lets a place hear one turn whose message it knows.
@@ -311,7 +338,7 @@ impl Cursor {
         let (session, turn) = (feed.session.clone(), feed.turn);
         if !self.said {
             self.said = true;
-            return Some(Happening::Said { session, turn, text: feed.said.clone() });
+            return Some(Happening::Said { session, turn, said: feed.said.clone() });
         }
         let rest = feed.text.get(self.told..).unwrap_or_default();
         let event = if let Some(about_s) = feed.about_s
@@ -331,6 +358,12 @@ impl Cursor {
 }
 
 impl Feed {
+    /// A turn whose end is known.
+    pub(super) fn ended(session: &str, turn: u64, text: String, end: TurnEvent) -> Self {
+        let said = Said::from("");
+        Self { session: session.to_owned(), turn, said, about_s: None, text, end: Some(end) }
+    }
+
     fn snap(&self) -> Snap {
         Snap {
             turn: self.turn,

@@ -46,7 +46,7 @@ fn everybody_but_the_one_who_said_it_hears_what_was_said() {
     telling.end(TurnEvent::Cancelled);
     telling.text("late");
     telling.end(done("late"));
-    let said = Happening::Said { session: "a".into(), turn: 1, text: "hi".into() };
+    let said = Happening::Said { session: "a".into(), turn: 1, said: "hi".into() };
     let waiting = event(1, TurnEvent::Waiting { about_s: 3 });
     let told = [waiting, delta(1, "He"), event(1, TurnEvent::Cancelled)];
     assert_eq!(hear(&mut speaker), told);

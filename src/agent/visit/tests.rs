@@ -75,6 +75,7 @@ async fn a_client_that_comes_back_gets_what_it_missed_and_the_running_turn_once(
         text: text.into(),
         at_ms: 0,
         outcome,
+        id: None,
         about: About::default(),
     };
     let mut other = visit(&fake, Manners::Browser);
@@ -199,4 +200,38 @@ async fn followers_hear_of_titles_and_of_the_end_of_a_session() {
     let told = told(&mut visit);
     assert_eq!(events(&told), ["session_updated", "session_deleted"]);
     assert_eq!(told[0]["title"], "New");
+}
+
+#[tokio::test]
+async fn a_message_with_an_id_is_acknowledged_before_anything_of_its_turn() {
+    for manners in [Manners::Browser, Manners::CashCode, Manners::Terminal] {
+        let fake = Arc::new(Fake::default());
+        fake.script(crate::agent::fake::say(&["Yes."]));
+        let mut visit = visit(&fake, manners);
+        let said = json!({"type": "message", "chat_id": "x", "content": "hi", "id": "m-1"});
+        let told = hear(&mut visit, said).await;
+        let taken = json!({"event": "taken", "chat_id": "x", "turn": 1, "id": "m-1"});
+        assert_eq!(told, [taken], "{manners:?}");
+        assert_eq!(fake.heard()[0].id.as_deref(), Some("m-1"));
+        let first = visit.next().await.unwrap();
+        assert!(matches!(first[0], ServerFrame::Delta { .. }), "{first:?}");
+    }
+}
+
+#[tokio::test]
+async fn others_are_told_the_id_of_what_was_said() {
+    let fake = Arc::new(Fake::default());
+    let (_sender, script) = mpsc::channel(8);
+    fake.script(Script::Held(script));
+    let (mut one, mut other) = (visit(&fake, Manners::Browser), visit(&fake, Manners::Browser));
+    hear(&mut other, json!({"type": "attach", "chat_id": "x"})).await;
+    hear(&mut one, json!({"type": "message", "chat_id": "x", "content": "hi", "id": "m-1"})).await;
+    let user = other.next().await.unwrap()[0].to_json();
+    let user: Value = serde_json::from_str(&user).unwrap();
+    let expected =
+        json!({"event": "user", "chat_id": "x", "turn": 1, "content": "hi", "id": "m-1"});
+    assert_eq!(user, expected);
+    let mut late = visit(&fake, Manners::Browser);
+    let told = hear(&mut late, json!({"type": "attach", "chat_id": "x"})).await;
+    assert_eq!((&told[1]["event"], &told[1]["id"]), (&json!("snapshot"), &json!("m-1")));
 }

@@ -97,9 +97,11 @@ pub(super) async fn history(
     session: Option<String>,
     limit: usize,
 ) -> Result<Vec<HistoryLine>, LinkError> {
-    link.request(&ClientFrame::History { chat_id: session, limit }, |frame| match frame {
-        ServerFrame::History { turns, .. } => Some(turns),
-        _ => None,
+    link.request(&ClientFrame::History { chat_id: session, limit, before: None }, |frame| {
+        match frame {
+            ServerFrame::History { turns, .. } => Some(turns),
+            _ => None,
+        }
     })
     .await
 }

@@ -4,7 +4,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::agent::fake::{self, Script};
-use crate::agent::{Refused, TurnEvent};
+use crate::agent::{Answer, Refused, TurnEvent};
 use crate::cli::exchange::tests::{DEADLINE, House};
 use crate::session::log::{About, Line};
 
@@ -61,6 +61,7 @@ async fn a_conversation_shows_answers_and_obeys_commands() {
         text: "before".into(),
         at_ms: 0,
         outcome: Some("interrupted"),
+        id: None,
         about: About::default(),
     }]);
     let lines = ["hi\nthere", "", "/backend ollama", "again", "/history", "/status", "/what"];
@@ -80,6 +81,21 @@ async fn a_conversation_shows_answers_and_obeys_commands() {
     let heard = house.fake.heard();
     assert_eq!((heard.len(), heard[0].text.as_str()), (2, "hi\nthere"));
     assert_eq!((heard[0].backend.as_deref(), heard[1].backend.as_deref()), (None, Some("ollama")));
+}
+
+#[tokio::test]
+async fn the_reserve_says_what_it_is_once_until_another_has_spoken() {
+    let house = House::new();
+    let said = |backend: &str| {
+        let answer = TurnEvent::Done(Answer { backend: backend.into(), ..fake::answer("ok") });
+        Script::Say(vec![TurnEvent::Delta("ok".into()), answer])
+    };
+    for backend in ["reserve", "reserve", "hailo", "reserve"] {
+        house.fake.script(said(backend));
+    }
+    let (_, shown, _) = typed(&house, &["1", "2", "3", "4"]).await;
+    assert_eq!(shown.matches("a small reserve model answers").count(), 2, "{shown}");
+    assert_eq!(shown.matches("start Ollama").count(), 2, "{shown}");
 }
 
 #[tokio::test]
@@ -151,7 +167,15 @@ async fn lost(lines: Vec<Line>) -> (String, Scripted) {
 }
 
 fn line(from_person: bool, text: &str, outcome: Option<&'static str>) -> Line {
-    Line { turn: 1, from_person, text: text.into(), at_ms: 0, outcome, about: About::default() }
+    Line {
+        turn: 1,
+        from_person,
+        text: text.into(),
+        at_ms: 0,
+        outcome,
+        id: None,
+        about: About::default(),
+    }
 }
 
 #[tokio::test]

@@ -90,7 +90,12 @@ impl Show for Seen {
 }
 
 pub(in crate::cli) fn message(text: &str) -> ClientFrame {
-    ClientFrame::Message { chat_id: None, content: text.into(), metadata: Metadata::default() }
+    ClientFrame::Message {
+        chat_id: None,
+        content: text.into(),
+        metadata: Metadata::default(),
+        id: None,
+    }
 }
 
 #[tokio::test]

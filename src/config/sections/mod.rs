@@ -4,11 +4,14 @@
 //! struct built from checked values, which cannot fail.
 
 pub mod agent;
+pub mod events;
+pub mod governor;
 pub mod gpio;
 pub mod hardware;
 pub mod mood;
 pub mod openai;
 pub mod provider;
+pub mod reserve;
 pub mod storage;
 pub mod system;
 pub mod web_chat;
@@ -35,7 +38,7 @@ pub const SECTIONS: &[Section] = &[
     },
     Section {
         name: "hardware",
-        doc: "The model servers on this machine, and which is asked first.",
+        doc: "The model servers on this machine, which is asked first, and what the body bears.",
         keys: hardware::KEYS,
     },
     Section {
@@ -72,6 +75,27 @@ pub const SECTIONS: &[Section] = &[
         doc: "How long the model servers may take, and when one counts as broken. The values \
               fit a Raspberry Pi 5 with the AI HAT+ 2.",
         keys: provider::KEYS,
+    },
+    Section { name: "vitals", doc: "Where the vital signs are read.", keys: governor::VITALS_KEYS },
+    Section {
+        name: "governor",
+        doc: "What is given up before the processor is too hot, and when.",
+        keys: governor::KEYS,
+    },
+    Section {
+        name: "events",
+        doc: "How long what happened is kept in the database.",
+        keys: events::KEYS,
+    },
+    Section {
+        name: "reserve",
+        doc: "A small model inside the program, for when no model server answers.",
+        keys: reserve::KEYS,
+    },
+    Section {
+        name: "model",
+        doc: "The file of that model. \"crayfish model\" lists, fetches, chooses and removes.",
+        keys: reserve::MODEL_KEYS,
     },
     Section { name: "storage", doc: "The database.", keys: storage::KEYS },
     Section { name: "log", doc: "The log.", keys: storage::LOG_KEYS },

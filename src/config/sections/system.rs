@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use jiff::civil;
+
 use crate::config::key::{AnyKey, Key};
 use crate::config::value::Zone;
 use crate::config::values::Values;
@@ -42,6 +44,38 @@ pub const TIMEZONE: Key<Zone> = Key::zone(
 )
 .live();
 
+/// Start of the waking day.
+pub const DUTY_START: Key<civil::Time> = Key::time_of_day(
+    "system.duty_start",
+    "06:00",
+    "When the day begins, by the clock of the time zone.",
+);
+
+/// Start of sleep.
+pub const SLEEP_START: Key<civil::Time> = Key::time_of_day(
+    "system.sleep_start",
+    "02:00",
+    "When sleep begins; it lasts until duty_start. The same time as duty_start: no sleep.",
+);
+
+/// Time between two beats.
+pub const PULSE: Key<Duration> = Key::seconds(
+    "system.pulse_interval_seconds",
+    30.0,
+    (1.0, 3600.0),
+    "Time between two beats of the heart: the vital signs are read, the state is published, and \
+     the service manager's watchdog is fed if all tasks get on.",
+);
+
+/// Quiet time before curiosity.
+pub const IDLE: Key<u32> = Key::count(
+    "system.idle_proactive_minutes",
+    5,
+    (1, 1440),
+    "minutes",
+    "After this long without a message nobody is taken to be there.",
+);
+
 /// Quiet time before the database is synced.
 pub const IDLE_FLUSH: Key<Duration> = Key::seconds(
     "system.idle_journal_flush_seconds",
@@ -52,8 +86,17 @@ pub const IDLE_FLUSH: Key<Duration> = Key::seconds(
 );
 
 /// The section's keys.
-pub const KEYS: &[&dyn AnyKey] =
-    &[&DESIGNATION, &ARCHITECT_NAME, &ARCHITECT_HONORIFIC, &TIMEZONE, &IDLE_FLUSH];
+pub const KEYS: &[&dyn AnyKey] = &[
+    &DESIGNATION,
+    &ARCHITECT_NAME,
+    &ARCHITECT_HONORIFIC,
+    &TIMEZONE,
+    &DUTY_START,
+    &SLEEP_START,
+    &PULSE,
+    &IDLE,
+    &IDLE_FLUSH,
+];
 
 /// Settings of the section.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,6 +109,14 @@ pub struct System {
     pub architect_honorific: String,
     /// The zone for everything said about time.
     pub timezone: Zone,
+    /// Start of the waking day.
+    pub duty_start: civil::Time,
+    /// Start of sleep; the same as `duty_start`: none.
+    pub sleep_start: civil::Time,
+    /// Time between two beats.
+    pub pulse: Duration,
+    /// Quiet time after which nobody is taken to be there.
+    pub idle: Duration,
     /// Quiet time before the database is synced.
     pub idle_flush: Duration,
 }
@@ -79,6 +130,10 @@ impl System {
             architect_name: values.get(&ARCHITECT_NAME),
             architect_honorific: values.get(&ARCHITECT_HONORIFIC),
             timezone: values.get(&TIMEZONE),
+            duty_start: values.get(&DUTY_START),
+            sleep_start: values.get(&SLEEP_START),
+            pulse: values.get(&PULSE),
+            idle: Duration::from_secs(60 * u64::from(values.get(&IDLE))),
             idle_flush: values.get(&IDLE_FLUSH),
         }
     }

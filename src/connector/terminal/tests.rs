@@ -156,6 +156,7 @@ async fn a_connection_keeps_its_conversation() {
         text: "hi".into(),
         at_ms: 0,
         outcome: Some("done"),
+        id: None,
         about: About::default(),
     }]);
     let mut peer = Peer::of(&house).await;

@@ -48,14 +48,14 @@ fn only_our_own_names_are_hosts() {
     let access = access("127.0.0.1:8765", None);
     for (host, expected) in table {
         let headers = headers(&[("host", host.as_bytes())]);
-        assert_eq!(access.check(&headers, None, true), expected, "{host:?}");
+        assert_eq!(access.check(&headers, None, Wants::Own), expected, "{host:?}");
     }
 }
 
 #[test]
 fn no_host_two_hosts_and_bytes_that_are_not_text_are_malformed() {
     let access = access("127.0.0.1:8765", None);
-    let check = |given: &[(&str, &[u8])]| access.check(&headers(given), None, false);
+    let check = |given: &[(&str, &[u8])]| access.check(&headers(given), None, Wants::Open);
     assert_eq!(check(&[]), Err(Denied::HostMalformed));
     let two: [(&str, &[u8]); 2] = [("host", b"localhost"), ("host", b"localhost")];
     assert_eq!(check(&two), Err(Denied::HostMalformed));
@@ -67,9 +67,9 @@ fn an_absolute_target_counts_instead_of_the_header() {
     let access = access("127.0.0.1:8765", None);
     let headers = headers(&[("host", b"localhost")]);
     let foreign = Authority::from_static("evil.example");
-    assert_eq!(access.check(&headers, Some(&foreign), false), Err(Denied::HostForeign));
+    assert_eq!(access.check(&headers, Some(&foreign), Wants::Open), Err(Denied::HostForeign));
     let own = Authority::from_static("localhost:8765");
-    assert_eq!(access.check(&headers, Some(&own), false), Ok(()));
+    assert_eq!(access.check(&headers, Some(&own), Wants::Open), Ok(()));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_page_of_another_origin_is_refused() {
     for (given, expected) in table {
         let mut all: Vec<(&str, &[u8])> = vec![("host", b"localhost:8765")];
         all.extend(given);
-        assert_eq!(access.check(&headers(&all), None, true), expected, "{given:?}");
+        assert_eq!(access.check(&headers(&all), None, Wants::Own), expected, "{given:?}");
     }
 }
 
@@ -118,17 +118,18 @@ fn the_token_fits_exactly_or_not_at_all() {
     let access = access("0.0.0.0:8765", Some("s3cret"));
     for (name, value, expected) in table {
         let given = headers(&[("host", b"localhost"), (name, value)]);
-        assert_eq!(access.check(&given, None, true), expected, "{name}: {value:?}");
-        assert_eq!(access.check(&given, None, false), Ok(()));
+        assert_eq!(access.check(&given, None, Wants::Own), expected, "{name}: {value:?}");
+        assert_eq!(access.check(&given, None, Wants::Open), Ok(()));
     }
-    assert_eq!(access.check(&headers(&[("host", b"localhost")]), None, true), denied);
+    assert_eq!(access.check(&headers(&[("host", b"localhost")]), None, Wants::Own), denied);
     assert!(!format!("{access:?}").contains("s3cret"));
 }
 
 #[test]
 fn bound_to_all_addresses_any_address_is_ours_but_no_name() {
     let access = access("0.0.0.0:8765", Some("t"));
-    let check = |host: &str| access.check(&headers(&[("host", host.as_bytes())]), None, false);
+    let check =
+        |host: &str| access.check(&headers(&[("host", host.as_bytes())]), None, Wants::Open);
     assert_eq!(check("192.168.1.9:8765"), Ok(()));
     assert_eq!(check("[fe80::1]"), Ok(()));
     assert_eq!(check("evil.example"), Err(Denied::HostForeign));
@@ -160,7 +161,7 @@ proptest! {
     #[test]
     fn no_host_of_an_attacker_gets_in(host in "[a-z0-9.:@\\[\\]]{1,24}") {
         let access = access("127.0.0.1:8765", None);
-        let let_in = access.check(&headers(&[("host", host.as_bytes())]), None, false).is_ok();
+        let let_in = access.check(&headers(&[("host", host.as_bytes())]), None, Wants::Open).is_ok();
         let name = host.split_once("]").map_or_else(
             || host.split(':').next().unwrap_or_default().to_owned(),
             |(v6, _)| format!("{v6}]"),
@@ -169,4 +170,34 @@ proptest! {
         let name = name.strip_suffix('.').unwrap_or(&name);
         prop_assert!(!let_in || ours.contains(&name), "{}", host);
     }
+}
+
+#[test]
+fn a_link_on_another_site_leads_to_the_page_and_nowhere_else() {
+    let followed: [(&str, &[u8]); 4] = [
+        ("host", b"localhost:8765"),
+        ("sec-fetch-site", b"cross-site"),
+        ("sec-fetch-mode", b"navigate"),
+        ("sec-fetch-dest", b"document"),
+    ];
+    let access = access("127.0.0.1:8765", Some("s3cret"));
+    let check = |given: &[(&str, &[u8])], wants| access.check(&headers(given), None, wants);
+    assert_eq!(check(&followed, Wants::Page), Ok(()));
+    for wants in [Wants::Open, Wants::Own] {
+        assert_eq!(check(&followed, wants), Err(Denied::OriginForeign), "{wants:?}");
+    }
+    let other: [(usize, (&str, &[u8])); 5] = [
+        (0, ("host", b"evil.example")),
+        (2, ("sec-fetch-mode", b"no-cors")),
+        (2, ("sec-fetch-mode", b"cors")),
+        (3, ("sec-fetch-dest", b"iframe")),
+        (3, ("sec-fetch-dest", b"empty")),
+    ];
+    for (at, header) in other {
+        let mut given = followed;
+        given[at] = header;
+        assert!(check(&given, Wants::Page).is_err(), "{header:?}");
+    }
+    let posted: [(&str, &[u8]); 1] = [("origin", b"https://evil.example")];
+    assert!(check(&[&followed[..], &posted].concat(), Wants::Page).is_err());
 }

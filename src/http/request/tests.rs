@@ -53,13 +53,13 @@ fn a_body_that_is_wrong_is_refused_by_name() {
 #[test]
 fn a_body_that_is_right_is_read() {
     let full = r#"{"message":"h\u00e9 \ud83e\udd9e\u0000","emergency":true,"session":"a:b",
-        "backend":"ollama","stream":true}"#;
+        "backend":"ollama","stream":true,"id":"m-1"}"#;
     let expected = ChatBody {
         message: "hé 🦞\0".into(),
-        emergency: true,
         session: Some("a:b".into()),
         backend: Some("ollama".into()),
         stream: true,
+        id: Some("m-1".into()),
     };
     assert_eq!(ChatBody::parse(full.as_bytes()), Ok(expected));
     let bare = ChatBody { message: "hi".into(), ..ChatBody::default() };
@@ -86,8 +86,12 @@ fn a_cancel_names_a_session_or_none() {
 
 #[test]
 fn a_history_query_is_clamped_or_refused() {
-    let ok =
-        |limit, session: Option<&str>| Ok(HistoryQuery { limit, session: session.map(Into::into) });
+    let asked = |limit, before, session: Option<&str>| {
+        let lines = LinesQuery { limit, before };
+        Ok(HistoryQuery { lines, session: session.map(Into::into) })
+    };
+    let ok = |limit, session| asked(limit, None, session);
+    let not_turn = || Err(BadRequest::WrongParameter("before", "the number of a turn"));
     let not_number = || Err(BadRequest::WrongParameter("limit", "a whole number"));
     let not_text = || Err(BadRequest::WrongParameter("session", "text in UTF-8"));
     let table = [
@@ -100,6 +104,11 @@ fn a_history_query_is_clamped_or_refused() {
         (Some("limit=99999999999999999999999999"), ok(200, None)),
         (Some("session=tg%3A1&limit=5"), ok(5, Some("tg:1"))),
         (Some("session=h%c3%a9"), ok(20, Some("hé"))),
+        (Some("before=41&limit=5"), asked(5, Some(41), None)),
+        (Some("before=99999999999999999999999999"), asked(20, Some(u64::MAX), None)),
+        (Some("before="), not_turn()),
+        (Some("before=-1"), not_turn()),
+        (Some("before=now"), not_turn()),
         (Some("limit"), not_number()),
         (Some("limit=ten"), not_number()),
         (Some("limit=1e3"), not_number()),
@@ -113,6 +122,22 @@ fn a_history_query_is_clamped_or_refused() {
     ];
     for (query, expected) in table {
         assert_eq!(HistoryQuery::parse(query), expected, "{query:?}");
+    }
+}
+
+#[test]
+fn the_lines_of_a_named_session_are_asked_for_without_naming_it_again() {
+    assert_eq!(lines(None), Ok(LinesQuery { limit: 200, before: None }));
+    assert_eq!(lines(Some("limit=9&before=7")), Ok(LinesQuery { limit: 9, before: Some(7) }));
+    assert_eq!(lines(Some("session=a")), Err(BadRequest::UnknownParameter("session".into())));
+}
+
+#[test]
+fn a_message_id_is_as_strict_as_a_session_name() {
+    for id in [r#""""#, r#""a b""#, r#""a\n""#, "7", &format!("{:?}", "x".repeat(65))] {
+        let body = format!(r#"{{"message":"hi","id":{id}}}"#);
+        let parsed = ChatBody::parse(body.as_bytes());
+        assert!(matches!(parsed, Err(BadRequest::WrongType("id", _))), "{id}: {parsed:?}");
     }
 }
 

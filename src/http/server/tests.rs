@@ -34,6 +34,8 @@ fn service(token: Option<&str>) -> (Arc<Service>, Arc<Fake>, Publisher) {
         backends: vec![snapshot::BackendState {
             name: "hailo".into(),
             tokens_per_s: Some(7.6),
+            head_ms: Some(2.5),
+            gap_p99_ms: Some(151.0),
             ..Default::default()
         }],
         mood: Some(snapshot::Mood {
@@ -228,6 +230,7 @@ async fn the_other_routes_answer() {
             text: "hi".into(),
             at_ms: 0,
             outcome: None,
+            id: None,
             about: About::default(),
         },
         Line {
@@ -236,6 +239,7 @@ async fn the_other_routes_answer() {
             text: "yes".into(),
             at_ms: 9,
             outcome: Some("done"),
+            id: None,
             about: About::default(),
         },
     ]);
@@ -254,7 +258,10 @@ async fn the_other_routes_answer() {
         (&Value::Null, &json!("hailo"))
     );
 
-    assert_eq!(state["backends"][0]["tokens_per_s"].to_string(), "7.6");
+    let hailo = &state["backends"][0];
+    assert_eq!(hailo["tokens_per_s"].to_string(), "7.6");
+    assert_eq!((&hailo["head_ms"], &hailo["gap_p99_ms"]), (&json!(2.5), &json!(151.0)));
+    assert!(hailo.get("gap_p50_ms").is_none(), "not measured is not told");
 
     let json_type = "Content-Type: application/json\r\n";
     let stop = house.raw(&post("/cancel", json_type, br#"{"session":"a"}"#)).await;
@@ -279,6 +286,12 @@ async fn health_tells_the_truth() {
     house.publisher.publish(Snapshot { store_ok: true, ..Snapshot::default() });
     let offline = house.get("/healthz").await;
     assert_eq!((offline.status, offline.body.as_str()), (200, "ok, inference offline"));
+    let hung = snapshot::BackendState { hung: Some("It hangs.".into()), ..Default::default() };
+    let hangs =
+        Snapshot { online: true, store_ok: true, backends: vec![hung], ..Snapshot::default() };
+    house.publisher.publish(hangs);
+    let told = house.get("/healthz").await;
+    assert_eq!((told.status, told.body.as_str()), (200, "ok; It hangs."));
     let notices = vec!["the disk is full".to_owned()];
     house.publisher.publish(Snapshot { online: true, notices, ..Snapshot::default() });
     let ill = house.get("/healthz").await;
@@ -360,6 +373,31 @@ async fn strangers_are_refused_on_every_route() {
     let headers = "Content-Type: text/plain\r\nOrigin: http://evil.example\r\n";
     assert_eq!(house.raw(&post("/chat", headers, br#"{"message":"x"}"#)).await.status, 403);
     assert_eq!(house.raw(b"GET / HTTP/1.0\r\n\r\n").await.status, 400);
+    assert!(house.fake.heard().is_empty());
+}
+
+#[tokio::test]
+async fn a_link_on_another_site_opens_the_page_and_no_route_behind_it() {
+    let house = house_with(Some("s3cret")).await;
+    let followed = "Accept: text/html,*/*;q=0.8\r\nSec-Fetch-Site: cross-site\r\n\
+        Sec-Fetch-Mode: navigate\r\nSec-Fetch-Dest: document\r\nX-OCF-Token: s3cret\r\n";
+    let ask = async |method: &str, target: &str, more: &str| {
+        let bytes = format!(
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\n{followed}{more}\
+             Content-Length: 0\r\nConnection: close\r\n\r\n"
+        );
+        house.raw(bytes.as_bytes()).await.status
+    };
+    assert_eq!(ask("GET", "/", "").await, 200);
+    for target in ["/state", "/history", "/sessions", "/healthz", "/ws", "/api/health"] {
+        assert_eq!(ask("GET", target, "").await, 403, "{target}");
+    }
+    assert_eq!(ask("HEAD", "/", "").await, 403);
+    assert_eq!(ask("POST", "/chat", "Content-Type: application/json\r\n").await, 403);
+    assert_eq!(ask("DELETE", "/sessions/main", "").await, 403);
+    let upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n";
+    assert_eq!(ask("GET", "/", upgrade).await, 403);
     assert!(house.fake.heard().is_empty());
 }
 
@@ -628,6 +666,7 @@ async fn conversations_are_listed_read_renamed_and_taken_away_under_both_prefixe
             text: text.into(),
             at_ms: 0,
             outcome,
+            id: None,
             about: About::default(),
         };
         house.fake.lines(vec![line(true, "hi", None), line(false, "Hello", Some("done"))]);

@@ -156,6 +156,18 @@ async fn the_example_client_of_cashcode_gets_its_answer() {
 }
 
 #[tokio::test]
+async fn a_page_is_told_which_files_of_the_page_there_are_now() {
+    let house = house().await;
+    let page = house.page().await;
+    assert_eq!(page.ready["assets"], pages::SET);
+    let index = pages::page(&hyper::header::HeaderMap::new());
+    let tag = index.headers().get("etag").unwrap().to_str().unwrap();
+    assert_eq!(tag, format!("\"{}\"", pages::SET));
+    let cashcode = house.client("", &[]).await.unwrap();
+    assert_eq!(cashcode.ready.get("assets"), None);
+}
+
+#[tokio::test]
 async fn every_frame_has_its_answer_in_text_and_in_binary() {
     let house = house().await;
     let mut client = house.page().await;

@@ -1,5 +1,6 @@
 //! What the hailo-ollama backend is told: where the server is, which model, and its patience.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::limits::HAILO_CONTEXT_TOKENS;
@@ -18,6 +19,8 @@ pub struct HailoConfig {
     pub context_tokens: u32,
     /// How long the model stays loaded after a request, in seconds; negative is for ever.
     pub keep_alive_s: i64,
+    /// Root of the file system in which the device's node is looked for.
+    pub machine: PathBuf,
     /// Limits on phases.
     pub timeouts: HailoTimeouts,
 }
@@ -55,6 +58,7 @@ impl Default for HailoConfig {
             model: "qwen2.5-instruct:1.5b".into(),
             context_tokens: HAILO_CONTEXT_TOKENS,
             keep_alive_s: -1,
+            machine: PathBuf::from("/"),
             timeouts: HailoTimeouts::default(),
         }
     }

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::net::peer::{Peer, Step, answer as reply, chunk, end, head, nowhere};
-use crate::provider::backend::{ChatDelta, Done, DoneReason, Role, ToolSpec};
+use crate::provider::backend::{Backend, ChatDelta, Done, DoneReason, Role, ToolSpec};
 use crate::provider::rig::{LATE, SOON, chat, http, keys, message, request};
 
 const TAGS: &str = r#"{"models":[
@@ -54,13 +54,13 @@ async fn an_answer_streams_and_teaches() {
     let script = vec![begun(), token("Hel"), token("lo 🦞"), chunk(DONE), end()];
     let mut peer = Peer::play(vec![tags(), script]).await;
     let hailo = backend(&peer.url);
-    assert!(!hailo.learned.is_loaded(Instant::now()));
+    assert!(!hailo.server.learned.is_loaded(Instant::now()));
     let (got, fault) = chat(&hailo, request()).await;
     let done = Done { reason: DoneReason::Stop, tokens: Some(2), prompt_tokens: None };
     let mut want = deltas(&["Hel", "lo 🦞"]);
     want.push(ChatDelta::Done(done));
     assert_eq!((got, fault), (want, None));
-    assert!(hailo.learned.is_loaded(Instant::now()));
+    assert!(hailo.server.learned.is_loaded(Instant::now()));
     assert!(peer.seen().await.head.starts_with("GET /api/tags "));
     assert!(peer.seen().await.head.starts_with("POST /api/chat "));
 }
@@ -167,9 +167,9 @@ async fn each_fault_before_the_head_has_its_class() {
         let hailo = backend(&peer.url);
         let fault = chat(&hailo, request()).await.1.unwrap();
         assert_eq!((fault.class, fault.phase), (class, phase), "{script:?}");
-        let forgotten = hailo.resolved.get().is_none();
+        let forgotten = hailo.server.resolved.get().is_none();
         assert_eq!(forgotten, class == Class::ModelMissing, "the name is looked up again");
-        assert!(!hailo.learned.is_loaded(Instant::now()));
+        assert!(!hailo.server.learned.is_loaded(Instant::now()));
     }
 }
 
@@ -310,9 +310,9 @@ async fn load_and_unload_send_two_fields_and_no_messages() {
     let mut peer = Peer::play(vec![tags(), ok(), ok(), page("Failed to create VDevice")]).await;
     let hailo = backend(&peer.url);
     hailo.load().await.unwrap();
-    assert!(hailo.learned.is_loaded(Instant::now()));
+    assert!(hailo.server.learned.is_loaded(Instant::now()));
     hailo.unload().await.unwrap();
-    assert!(!hailo.learned.is_loaded(Instant::now()));
+    assert!(!hailo.server.learned.is_loaded(Instant::now()));
     assert_eq!(hailo.load().await.unwrap_err().class, Class::DeviceBusy);
     peer.seen().await;
     for keep_alive in [-1, 0] {
@@ -349,10 +349,36 @@ async fn dropping_the_stream_closes_the_connection_in_every_phase() {
 async fn a_ghost_costs_load_and_prefill_only_before_the_first_token() {
     let hailo = backend("http://127.0.0.1:1");
     let cold = hailo.ghost(true, 300);
-    hailo.learned.loaded(Instant::now(), -1);
+    hailo.server.learned.loaded(Instant::now(), -1);
     let warm = hailo.ghost(true, 300);
     let streaming = hailo.ghost(false, 300);
     assert!(cold > warm + Duration::from_secs(8), "{cold:?} {warm:?}");
     assert!(warm > streaming + Duration::from_secs(1), "{warm:?} {streaming:?}");
     assert_eq!(streaming, GHOST_MIN);
+}
+
+#[test]
+fn a_missing_device_is_looked_for_on_this_machine_only() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |url: &str| {
+        let config = HailoConfig {
+            url: url.into(),
+            machine: root.path().to_owned(),
+            ..HailoConfig::default()
+        };
+        let hailo = Hailo::new(http(), config);
+        (hailo.hint(), hailo.service().map(str::to_owned))
+    };
+    let service = Some("hailo-ollama".to_owned());
+    for here in ["http://127.0.0.1:8000", "http://[::1]:8000/", "http://localhost"] {
+        let (hint, found) = at(here);
+        assert!(hint.is_some_and(|hint| hint.contains("/dev/h1x-*")), "{here}");
+        assert_eq!(found, service, "{here}");
+    }
+    for there in ["http://192.168.1.7:8000", "http://pi.local:8000/127.0.0.1"] {
+        assert_eq!(at(there), (None, None), "{there}");
+    }
+    std::fs::create_dir(root.path().join("dev")).unwrap();
+    std::fs::File::create(root.path().join("dev/h1x-0")).unwrap();
+    assert_eq!(at("http://127.0.0.1:8000"), (None, service));
 }

@@ -1,11 +1,17 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::event::{Event, Events};
 use crate::limits::ANSWER_BYTES_MAX;
 use crate::net::peer::{Peer, Step, answer as reply, chunk, end, head, nowhere};
-use crate::provider::backend::{ChatDelta, Done, DoneReason};
-use crate::provider::fault::Phase;
+use crate::provider::backend::{Backend, ChatDelta, Done, DoneReason};
+use crate::provider::breaker::Policy;
+use crate::provider::engine::{Engine, SlotName};
+use crate::provider::fault::{Class, Phase};
+use crate::provider::lease::Priority;
+use crate::provider::prompt::{Fitted, NoRoom, Prompt};
 use crate::provider::rig::{LATE, chat, http, keys, request};
+use crate::provider::{Job, Provider};
 
 const TAGS: &str = r#"{"models":[
     {"name":"qwen3:1.7b","digest":"x"},
@@ -125,7 +131,10 @@ async fn every_request_carries_the_constant_options_and_no_more_than_is_allowed(
     assert_eq!(full["format"], json!({"type": "object"}));
     assert_eq!(keys(load), ["keep_alive", "messages", "model", "options"]);
     assert_eq!(load["messages"], json!([]));
-    assert_eq!(load["options"], json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1}));
+    assert_eq!(
+        load["options"],
+        json!({"num_ctx": 4096, "num_thread": 4, "repeat_penalty": 1.1, "num_predict": 1})
+    );
 }
 
 #[tokio::test]
@@ -213,7 +222,8 @@ async fn presence_tells_the_version_and_notices_the_wrong_server() {
 
     let untagged = OllamaConfig { model: "tiny".into(), ..config(&peer.url) };
     let offered = presence.offered;
-    let found = Ollama::new(http(), untagged).find(&offered);
+    let ollama = Ollama::new(http(), untagged);
+    let found = ollama.server.find(&ollama.accepted(&ollama.latest()), &offered);
     assert_eq!(found.as_deref(), Some("tiny:latest"));
 
     let hef = json_reply(r#"{"models":[{"name":"m","details":{"format":"hef"}}]}"#);
@@ -252,7 +262,7 @@ async fn a_load_is_read_whether_it_comes_as_one_object_or_as_a_stream() {
         let peer = Peer::play(vec![tags(), json_reply(&body)]).await;
         let ollama = backend(&peer.url);
         assert_eq!(ollama.load().await.map_err(|fault| fault.class), want, "{body}");
-        assert_eq!(ollama.learned.is_loaded(Instant::now()), want.is_ok());
+        assert_eq!(ollama.server.learned.is_loaded(Instant::now()), want.is_ok());
     }
 }
 
@@ -264,4 +274,133 @@ fn neither_configuration_nor_backend_prints_the_key() {
     };
     let printed = format!("{config:?} {:?}", Ollama::new(http(), config.clone()));
     assert!(!printed.contains("secret"), "{printed}");
+}
+
+struct Question;
+
+impl Prompt for Question {
+    fn fit(&self, _prompt_tokens_max: u32) -> Result<Fitted, NoRoom> {
+        Ok(Fitted { messages: request().messages, clipped: None, voices: Vec::new() })
+    }
+}
+
+/// The tools of each prompt that a peer saw.
+async fn tools_sent(peer: &mut Peer, prompts: usize) -> Vec<usize> {
+    let mut counts = Vec::new();
+    while counts.len() < prompts {
+        let seen = peer.seen().await;
+        if seen.head.starts_with("POST /api/chat ") {
+            let body: Value = serde_json::from_str(&seen.body).unwrap();
+            counts.push(body.get("tools").map_or(0, |tools| tools.as_array().unwrap().len()));
+        }
+    }
+    counts
+}
+
+#[tokio::test]
+async fn a_model_without_tools_is_asked_without_them_in_the_same_turn_and_from_then_on() {
+    let refusals = [
+        reply("400 Bad Request", "application/json", r#"{"error":"\"m\" does not support tools"}"#),
+        reply("500 Oops", "application/json", r#"{"error":"EOF"}"#),
+        vec![begun(), chunk("{\"error\":\"XML syntax error on line 1: unexpected EOF\"}\n"), end()],
+    ];
+    for refusal in refusals {
+        let scripts = vec![tags(), show("[]"), refusal.clone(), whole(), whole()];
+        let mut peer = Peer::play(scripts).await;
+        let events = Events::default();
+        let mut heard = events.listen();
+        let policy = Policy::default();
+        let backend: Arc<dyn Backend> = Arc::new(backend(&peer.url));
+        let engine = Engine::new(SlotName::Primary, backend, policy, LATE, events.clone());
+        let provider = Provider::new(vec![engine], events.clone());
+        let tool = ToolSpec { name: "t".into(), description: "d".into(), parameters: json!({}) };
+        let job = Job {
+            priority: Priority::Owner,
+            conversation: "main".into(),
+            route: None,
+            deadline: Instant::now() + LATE,
+            answer_tokens: 64,
+            answer_tokens_max: None,
+            sampling: Sampling::default(),
+            schema: None,
+            tools: vec![tool],
+            events,
+        };
+        let (out, _shown) = tokio::sync::mpsc::channel(64);
+        for _ in 0..2 {
+            let answer = provider.chat(&job, &Question, &out).await.unwrap();
+            assert_eq!(answer.shown, "Hi", "{refusal:?}");
+        }
+        assert_eq!(tools_sent(&mut peer, 3).await, [1, 0, 0], "{refusal:?}");
+        let told = std::iter::from_fn(|| heard.try_recv().ok())
+            .filter(|event| matches!(event, Event::FieldRefused { field: "tools", .. }));
+        assert_eq!(told.count(), 1);
+        assert_eq!(provider.states()[0].breaker, "closed");
+    }
+}
+
+#[tokio::test]
+async fn thinking_that_is_refused_is_left_out_and_a_complaint_without_cause_is_the_servers() {
+    let refusal =
+        |what| reply("400 No", "application/json", &format!("{{\"error\":\"\\\"m\\\" {what}\"}}"));
+    let no_think = refusal("does not support thinking");
+    let no_tools = refusal("does not support tools");
+    let scripts = vec![tags(), show(r#"["thinking"]"#), no_think, whole(), no_tools];
+    let mut peer = Peer::play(scripts).await;
+    let ollama = backend(&peer.url);
+    let classes = [Some(Class::Unsupported(Field::Think)), None, Some(Class::ServerError)];
+    for class in classes {
+        assert_eq!(chat(&ollama, request()).await.1.map(|fault| fault.class), class);
+    }
+    peer.seen().await;
+    peer.seen().await;
+    for think in [true, false, false] {
+        let body: Value = serde_json::from_str(&peer.seen().await.body).unwrap();
+        assert_eq!(body.get("think").is_some(), think);
+    }
+}
+
+#[tokio::test]
+async fn a_version_that_counts_cached_tokens_is_known_by_its_number() {
+    for (version, counts) in [
+        ("0.12.6", false),
+        ("0.29.9", false),
+        ("0.30.0-rc1", true),
+        ("0.33.0", true),
+        ("1.0.0", true),
+        ("0", false),
+        ("new", false),
+    ] {
+        let root = reply("200 OK", "text/plain", "Ollama is running");
+        let told = json_reply(&format!("{{\"version\":\"{version}\"}}"));
+        let peer = Peer::play(vec![root, tags(), told]).await;
+        let ollama = backend(&peer.url);
+        assert!(!ollama.counts_cached_tokens(), "not asked yet");
+        ollama.presence().await.unwrap();
+        assert_eq!(ollama.counts_cached_tokens(), counts, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_somebody_else_has_loaded_is_held() {
+    for (loaded, held) in [
+        (r#"{"models":[{"name":"qwen3:1.7b","size":1}]}"#, true),
+        (r#"{"models":[{"name":"other:1b"}]}"#, false),
+        (r#"{"models":null}"#, false),
+        ("<html>", false),
+    ] {
+        let mut peer = Peer::play(vec![tags(), json_reply(loaded)]).await;
+        let ollama = backend(&peer.url);
+        assert!(!ollama.holds_model().await, "its name is not known yet");
+        ollama.resolve().await.unwrap();
+        assert_eq!(ollama.holds_model().await, held, "{loaded}");
+        ollama.server.learned.loaded(Instant::now(), -1);
+        assert!(ollama.holds_model().await, "without asking");
+        peer.seen().await;
+        assert!(peer.seen().await.head.starts_with("GET /api/ps "));
+    }
+    let far = OllamaConfig { url: "http://10.0.0.9:11434".into(), ..OllamaConfig::default() };
+    assert_eq!(Ollama::new(http(), far).memory_to_load(), None, "its memory is not ours");
+    let near = Ollama::new(http(), OllamaConfig::default());
+    assert_eq!(near.memory_to_load(), Some(PRELOAD_MEMORY_MIN));
 }

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::net::peer::{Peer, Step, answer as reply, chunk, end, head, nowhere};
-use crate::provider::backend::{ChatDelta, Done, DoneReason, Sampling, ToolSpec};
+use crate::provider::backend::{Backend, ChatDelta, Done, DoneReason, Sampling, ToolSpec};
 use crate::provider::fault::{Class, Phase};
 use crate::provider::rig::{SOON, chat, http, keys, request};
 

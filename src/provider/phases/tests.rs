@@ -25,6 +25,8 @@ type Row = (u64, &'static [Then], Option<(Class, Phase)>, u64);
 struct Memory {
     head_after_s: Mutex<Vec<u64>>,
     script: Vec<Then>,
+    /// What it says to `/`, or the error; absent is silence.
+    root: Option<Result<&'static str, HttpError>>,
 }
 
 const TOKEN: &str = "{\"message\":{\"content\":\"a\"},\"done\":false}\r\n";
@@ -41,6 +43,11 @@ impl Http for Memory {
                 whole("{\"models\":[{\"name\":\"qwen2.5:1.5b\"}]}")
             } else if request.url.ends_with("/api/show") {
                 whole("{}")
+            } else if request.url.ends_with("11434/") || request.url.ends_with("8000/") {
+                match self.root.clone() {
+                    Some(said) => whole(said?),
+                    None => std::future::pending().await,
+                }
             } else {
                 let after = self.head_after_s.lock().unwrap().pop().unwrap();
                 tokio::time::sleep(Duration::from_secs(after)).await;
@@ -60,14 +67,21 @@ impl Http for Memory {
                     .map(Option::unwrap)
                     .boxed()
             };
-            Ok(HttpResponse { status: 200, content_type: None, retry_after: None, body })
+            Ok(HttpResponse {
+                status: 200,
+                content_type: None,
+                retry_after: None,
+                location: None,
+                length: None,
+                body,
+            })
         })
     }
 }
 
 fn server(head_after_s: &[u64], script: &[Then]) -> Arc<dyn Http> {
     let head_after_s = Mutex::new(head_after_s.iter().rev().copied().collect());
-    Arc::new(Memory { head_after_s, script: script.to_vec() })
+    Arc::new(Memory { head_after_s, script: script.to_vec(), root: Some(Ok("")) })
 }
 
 /// One answer: its fault or `None`, and the whole seconds it took.
@@ -145,6 +159,34 @@ async fn ollama_gets_time_for_prefill_before_its_head() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_late_head_is_waited_for_while_the_server_lives() {
+    let silent = None;
+    let refuses = Some(Err(HttpError::Refused("refused".into())));
+    let cut = Some(Err(HttpError::Cut("reset".into())));
+    let head = |class| Some((class, Phase::Head));
+    let gone = Some((Class::Down, Phase::Connect));
+    let table: [(_, &str, _, u64); 7] = [
+        (silent.clone(), "hailo", head(Class::Wedged), 3),
+        (silent, "ollama", head(Class::Wedged), 3),
+        (refuses, "hailo", gone, 1),
+        (Some(Ok("Ollama is running")), "hailo", head(Class::ServerError), 1),
+        (Some(Ok("hailo-ollama is running")), "ollama", head(Class::ServerError), 1),
+        (Some(Ok("hailo-ollama is running")), "hailo", None, 30),
+        (cut, "ollama", None, 30),
+    ];
+    for (root, dialect, want, took) in table {
+        let script = vec![Then::Send(0, TOKEN), Then::Send(0, DONE)];
+        let head_after_s = Mutex::new(vec![30]);
+        let http: Arc<dyn Http> = Arc::new(Memory { head_after_s, script, root: root.clone() });
+        let backend: Box<dyn Backend> = match dialect {
+            "hailo" => Box::new(Hailo::new(http, HailoConfig::default())),
+            _ => Box::new(Ollama::new(http, OllamaConfig::default())),
+        };
+        assert_eq!(ask(&*backend, request()).await, (want, took), "{dialect}: {root:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_whole_answer_has_a_limit_that_grows_with_its_length() {
     // One token in ten seconds never breaks the limit between tokens.
     let script = vec![Then::Send(10, TOKEN); 100];
@@ -169,6 +211,10 @@ async fn the_rates_of_answers_are_learned() {
     }
     assert!((hailo.learned().unwrap().tokens_per_s() - 1.0).abs() < 0.05, "8 tokens in 8 s");
     assert!((hailo.learned().unwrap().load_time().as_secs_f64() - 20.0).abs() < 0.1);
+    let pace = hailo.learned().unwrap().pace();
+    let seconds = |told: Option<Duration>| told.unwrap().as_secs();
+    assert_eq!((seconds(pace.head), seconds(pace.first_token)), (20, 24));
+    assert_eq!((seconds(pace.gap_p50), seconds(pace.gap_p99)), (1, 1));
     let after = hailo.first_token_estimate(300);
     assert!((3.9..4.1).contains(&after.as_secs_f64()), "4 chunks in 3 s and a token: {after:?}");
     assert!(before > after, "the load counts only before the first answer");

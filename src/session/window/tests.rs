@@ -200,3 +200,21 @@ proptest! {
         prop_assert!(moves as u64 <= bound, "{} moves, bound {}", moves, bound);
     }
 }
+
+#[test]
+fn the_voices_are_those_of_complete_answers_in_the_window() {
+    let broken = PastTurn::new(3, "three", "half", Outcome::Error).said_by("reserve");
+    let past = [
+        done(1, "one", "a").said_by("hailo"),
+        done(2, "two", "b").said_by("ollama"),
+        broken,
+        done(4, "four", "d").said_by("hailo"),
+    ];
+    let voices = |turns_max| {
+        let budget = Budget { prompt_tokens_max: 2000, turns_max };
+        let window = window(&past, 5, "five", budget);
+        window.voices.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(voices(40), ["hailo", "ollama"]);
+    assert_eq!(voices(1), ["hailo"]);
+}

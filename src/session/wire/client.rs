@@ -37,6 +37,9 @@ pub enum ClientFrame {
         content: String,
         /// Who is to answer, and with what.
         metadata: Metadata,
+        /// The client's own name for the message, of the characters of a `chat_id`. It is answered
+        /// by `taken`, and a message that is sent again under it is not asked again.
+        id: Option<String>,
     },
     /// Asks for the last lines.
     History {
@@ -44,6 +47,8 @@ pub enum ClientFrame {
         chat_id: Option<String>,
         /// How many lines, 1 to `limits::HISTORY_LINES_MAX`.
         limit: usize,
+        /// Asks for the whole turns before this one; absent means the newest lines.
+        before: Option<u64>,
     },
     /// Asks for the conversations.
     Sessions,
@@ -114,16 +119,18 @@ impl ClientFrame {
                 put("type", "cancel".into());
                 put("chat_id", chat_id.as_deref().into());
             }
-            Self::History { chat_id, limit } => {
+            Self::History { chat_id, limit, before } => {
                 put("type", "history".into());
                 put("chat_id", chat_id.as_deref().into());
                 put("limit", (*limit).into());
+                put("before", (*before).into());
             }
-            Self::Message { chat_id, content, metadata } => {
+            Self::Message { chat_id, content, metadata, id } => {
                 put("type", "message".into());
                 put("chat_id", chat_id.as_deref().into());
                 put("content", content.as_str().into());
                 put("metadata", metadata.to_json());
+                put("id", id.as_deref().into());
             }
         }
         Value::Object(fields).to_string()
@@ -145,21 +152,34 @@ fn message(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<Clien
         _ => return Err(bad("missing content")),
     };
     let metadata = Metadata::parse(fields.get("metadata")).map_err(|detail| bad(&detail))?;
-    Ok(ClientFrame::Message { chat_id, content, metadata })
+    let id = match fields.get("id") {
+        None | Some(Value::Null) => None,
+        Some(Value::String(id)) if is_chat_id(id) => Some(id.clone()),
+        Some(_) => return Err(bad("invalid id")),
+    };
+    Ok(ClientFrame::Message { chat_id, content, metadata, id })
 }
 
 fn attach(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<ClientFrame, BadFrame> {
     let Some(chat_id) = chat_id else { return Err(BadFrame::plain("invalid chat_id")) };
-    let number = |name: &str| match fields.get(name) {
+    let after_turn = number(fields, "after_turn", Some(&chat_id))?;
+    let history = number(fields, "history", Some(&chat_id))?.map(lines);
+    Ok(ClientFrame::Attach { chat_id, after_turn, history })
+}
+
+/// A whole number that may be absent.
+fn number(
+    fields: &Map<String, Value>,
+    name: &str,
+    chat_id: Option<&String>,
+) -> Result<Option<u64>, BadFrame> {
+    match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
         Some(value) => value.as_u64().map(Some).ok_or_else(|| BadFrame {
             detail: format!("{name} must be a whole number"),
-            chat_id: Some(chat_id.clone()),
+            chat_id: chat_id.cloned(),
         }),
-    };
-    let after_turn = number("after_turn")?;
-    let history = number("history")?.map(lines);
-    Ok(ClientFrame::Attach { chat_id, after_turn, history })
+    }
 }
 
 /// A number of lines; one beyond the bounds is moved to them, as the seed does.
@@ -168,17 +188,10 @@ fn lines(number: u64) -> usize {
 }
 
 fn history(fields: &Map<String, Value>, chat_id: Option<String>) -> Result<ClientFrame, BadFrame> {
-    let limit = match fields.get("limit") {
-        None | Some(Value::Null) => limits::HISTORY_LINES_DEFAULT,
-        Some(limit) => match limit.as_u64() {
-            Some(limit) => lines(limit),
-            None => {
-                let detail = "limit must be a whole number".to_owned();
-                return Err(BadFrame { detail, chat_id });
-            }
-        },
-    };
-    Ok(ClientFrame::History { chat_id, limit })
+    let limit = number(fields, "limit", chat_id.as_ref())?;
+    let limit = limit.map_or(limits::HISTORY_LINES_DEFAULT, lines);
+    let before = number(fields, "before", chat_id.as_ref())?;
+    Ok(ClientFrame::History { chat_id, limit, before })
 }
 
 /// Whether a text may name a conversation: 1 to 64 of `[A-Za-z0-9_:-]`.

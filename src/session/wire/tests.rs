@@ -28,6 +28,10 @@ fn frames_that_are_wrong_are_named() {
         (r#"{"type":"attach","chat_id":"a","history":"x"}"#, "history must be a whole number"),
         (r#"{"type":"history","limit":"20"}"#, "limit must be a whole number"),
         (r#"{"type":"history","limit":-1}"#, "limit must be a whole number"),
+        (r#"{"type":"history","before":"now"}"#, "before must be a whole number"),
+        (r#"{"type":"message","content":"x","id":""}"#, "invalid id"),
+        (r#"{"type":"message","content":"x","id":7}"#, "invalid id"),
+        (r#"{"type":"message","content":"x","id":"a\n"}"#, "invalid id"),
     ];
     for (frame, expected) in table {
         assert_eq!(detail(frame), expected, "{frame}");
@@ -52,11 +56,13 @@ fn a_client_frame_survives_being_written_and_read() {
         ClientFrame::Attach { chat_id: "a".into(), after_turn: Some(0), history: Some(9) },
         ClientFrame::Cancel { chat_id: None },
         ClientFrame::Cancel { chat_id: id() },
-        ClientFrame::History { chat_id: id(), limit: 7 },
+        ClientFrame::History { chat_id: id(), limit: 7, before: None },
+        ClientFrame::History { chat_id: None, limit: 7, before: Some(3) },
         ClientFrame::Message {
             chat_id: None,
             content: "two\nlines".into(),
             metadata: Metadata::default(),
+            id: None,
         },
         ClientFrame::Message {
             chat_id: id(),
@@ -66,6 +72,7 @@ fn a_client_frame_survives_being_written_and_read() {
                 llm: Some(Llm { provider: "ollama".into(), model: "m".into() }),
                 selections: Vec::new(),
             },
+            id: id(),
         },
     ];
     for frame in frames {
@@ -82,7 +89,7 @@ fn stop_means_cancel_and_unknown_fields_are_left_alone() {
     let frame =
         ClientFrame::parse(br#"{"type":"message","content":"hi","metadata":{"colour":"red"}}"#);
     let metadata = Metadata::default();
-    let plain = ClientFrame::Message { chat_id: None, content: "hi".into(), metadata };
+    let plain = ClientFrame::Message { chat_id: None, content: "hi".into(), metadata, id: None };
     assert_eq!(frame, Ok(plain));
 }
 
@@ -91,7 +98,11 @@ fn a_history_limit_is_clamped() {
     for (given, kept) in [("0", 1), ("1", 1), ("200", 200), ("18446744073709551615", 200)] {
         let frame = format!(r#"{{"type":"history","limit":{given}}}"#);
         let parsed = ClientFrame::parse(frame.as_bytes());
-        assert_eq!(parsed, Ok(ClientFrame::History { chat_id: None, limit: kept }), "{given}");
+        assert_eq!(
+            parsed,
+            Ok(ClientFrame::History { chat_id: None, limit: kept, before: None }),
+            "{given}"
+        );
     }
 }
 
@@ -99,7 +110,13 @@ fn a_history_limit_is_clamped() {
 fn every_frame() -> Vec<ServerFrame> {
     let chat_id = || "main".to_owned();
     let snapshot = Snapshot {
-        backends: vec![crate::snapshot::BackendState::default()],
+        backends: vec![crate::snapshot::BackendState {
+            head_ms: Some(1.0),
+            first_token_ms: Some(1.0),
+            gap_p50_ms: Some(1.0),
+            gap_p99_ms: Some(1.0),
+            ..Default::default()
+        }],
         mood: Some(crate::snapshot::Mood::default()),
         room: Some(crate::snapshot::Room::default()),
         ..Snapshot::default()
@@ -114,10 +131,13 @@ fn every_frame() -> Vec<ServerFrame> {
         content: "hi".into(),
         at: "2026-01-01T00:00:00Z".into(),
         turn: 1,
+        id: Some("m".into()),
         outcome: Some("done".into()),
         backend: Some("hailo".into()),
         model: Some("m".into()),
         elapsed_ms: Some(1),
+        cut: true,
+        clipped: true,
         code: Some("offline".into()),
         words: Some("hi".into()),
     };
@@ -127,15 +147,23 @@ fn every_frame() -> Vec<ServerFrame> {
             client_id: "c".into(),
             designation: "Crayfish".into(),
             chat_id: Some(chat_id()),
+            assets: Some("0123456789abcdef".into()),
         },
+        ServerFrame::Taken { chat_id: chat_id(), turn: 1, id: "m".into(), again: true },
         ServerFrame::Snapshot {
             chat_id: chat_id(),
             turn: 1,
             content: "hi".into(),
+            id: Some("m".into()),
             text: "He".into(),
             about_s: Some(2),
         },
-        ServerFrame::User { chat_id: chat_id(), turn: 1, content: "hi".into() },
+        ServerFrame::User {
+            chat_id: chat_id(),
+            turn: 1,
+            content: "hi".into(),
+            id: Some("m".into()),
+        },
         ServerFrame::SessionUpdated(info()),
         ServerFrame::SessionDeleted { chat_id: chat_id() },
         ServerFrame::Sessions { sessions: vec![info()] },

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::said::{Chat, Said, Who};
 use super::script::Script;
-use super::{Inside, Kind, Line, Record, Server, wire};
+use super::{Inside, Kind, Line, Record, Server, dialect, wire};
 use crate::sim::book::Generation;
 use crate::sim::checks;
 use crate::sim::options::Flaw;
@@ -67,8 +67,8 @@ impl Server {
         let mut answer = Answer { server: self, line, chat, flaw, number, at: None, gone: false };
         let permit = tokio::select! {
             biased;
-            // Ollama takes whoever has left out of its queue; hailo-ollama does not look.
-            () = answer.line.gone(), if self.kind == Kind::Ollama => return,
+            // Others take whoever has left out of their queues; hailo-ollama does not look.
+            () = answer.line.gone(), if self.kind != Kind::Hailo => return,
             permit = self.lock() => permit,
         };
         let Ok(permit) = permit else { return };
@@ -125,7 +125,7 @@ struct Answer<'a> {
 }
 
 impl Answer<'_> {
-    /// Waits; Ollama notices meanwhile when nobody listens any more.
+    /// Waits; all but hailo-ollama notice meanwhile when nobody listens any more.
     async fn wait(&mut self, time: Duration) -> Step {
         let time = if self.flaw == Some(Flaw::Slow) { time * 2 } else { time };
         if self.server.kind == Kind::Hailo {
@@ -136,7 +136,9 @@ impl Answer<'_> {
             biased;
             () = self.line.gone() => {
                 self.leave();
-                sleep(Duration::from_millis(100)).await;
+                if self.server.kind == Kind::Ollama {
+                    sleep(Duration::from_millis(100)).await;
+                }
                 Err(Over)
             }
             () = sleep(time) => Ok(()),
@@ -160,15 +162,9 @@ impl Answer<'_> {
         Err(Over)
     }
 
-    async fn refuse(&mut self, cause: &str) -> Step {
-        let body = match self.server.kind {
-            Kind::Hailo => format!(
-                "server=oatpp/1.4.0\ncode=500\ndescription=Internal Server Error\nstacktrace:\n  \
-                 - {cause}\n  - Error processing request\n"
-            ),
-            Kind::Ollama => r#"{"error":"llama runner process has terminated"}"#.into(),
-        };
-        self.respond(500, "", &body).await
+    async fn refuse(&mut self, status: u16, headers: &str, cause: &str) -> Step {
+        let body = dialect::refusal(self.server.kind, status, cause);
+        self.respond(status, headers, &body).await
     }
 
     /// Makes sure of the model; the reasons why not are told.
@@ -178,24 +174,39 @@ impl Answer<'_> {
             (state.held, state.poisoned, state.loaded, state.without_model)
         };
         if missing || self.flaw == Some(Flaw::Missing) {
-            let body = format!(r#"{{"error":"model '{}' not found"}}"#, self.server.kind.model());
-            return self.respond(404, "", &body).await;
+            let cause = format!("model '{}' not found", self.server.kind.model());
+            return self.refuse(404, "", &cause).await;
         }
         if self.server.kind == Kind::Hailo {
             if poisoned {
-                return self.refuse("LLM not loaded").await;
+                return self.refuse(500, "", "LLM not loaded").await;
             }
             if held && !loaded {
                 self.server.state().poisoned = true;
-                return self.refuse("Failed to create VDevice").await;
+                return self.refuse(500, "", "Failed to create VDevice").await;
             }
         }
         if !loaded {
-            self.wait(LOAD).await?;
+            if self.server.kind == Kind::OpenAi {
+                self.loads_by_itself().await?;
+            } else {
+                self.wait(LOAD).await?;
+            }
             let mut state = self.server.state();
             state.loaded = true;
             state.forgot = false;
             state.record = None;
+        }
+        Ok(())
+    }
+
+    /// llama.cpp loads at its start and refuses meanwhile; in this world it starts when it is
+    /// first asked for something.
+    async fn loads_by_itself(&mut self) -> Step {
+        let now = self.server.journal.now();
+        let since = *self.server.state().loading_since.get_or_insert(now);
+        if now < since + LOAD {
+            return self.refuse(503, "", "Loading model").await;
         }
         Ok(())
     }
@@ -218,13 +229,21 @@ impl Answer<'_> {
                 self.server.hang().await;
                 return Err(Over);
             }
-            Some(Flaw::Refuses) => return self.refuse("Failed to generate").await,
+            Some(Flaw::Refuses) => {
+                let cause = match self.server.kind {
+                    Kind::Hailo => "Failed to generate",
+                    Kind::Ollama => "llama runner process has terminated",
+                    Kind::OpenAi => "Compute error.",
+                };
+                return self.refuse(500, "", cause).await;
+            }
             Some(Flaw::Busy) => {
-                let body = r#"{"error":"server busy, please try again.  maximum pending requests exceeded"}"#;
-                return self.respond(503, "Retry-After: 1\r\n", body).await;
+                let cause = "server busy, please try again.  maximum pending requests exceeded";
+                return self.refuse(503, "Retry-After: 1\r\n", cause).await;
             }
             Some(Flaw::ErrorIn200) => {
-                return self.respond(200, "", r#"{"error":"something went wrong"}"#).await;
+                let headers = "Content-Type: application/json\r\n";
+                return self.refuse(200, headers, "something went wrong").await;
             }
             _ => {}
         }
@@ -244,7 +263,7 @@ impl Answer<'_> {
             self.head().await;
         }
         self.prefill(fresh).await?;
-        if self.server.kind == Kind::Ollama {
+        if self.server.kind != Kind::Hailo {
             self.wait(TOKEN).await?;
             self.head().await;
         }
@@ -257,23 +276,29 @@ impl Answer<'_> {
         self.server.state().record =
             Some(Record { messages: messages.clone(), answer: String::new(), dirty: true });
         let Who::Owner(question) = self.chat.who else { return };
+        let kind = self.server.kind;
         let mut book = self.server.book.open();
         self.at = Some(book.generations.len());
         let visible = script.known.then(|| {
             script.tokens.iter().filter(|(_, seen)| *seen).map(|(text, _)| text.as_str()).collect()
         });
         book.generations.push(Generation {
-            server: self.server.kind.name(),
+            server: kind.name(),
             question,
             messages,
-            raw: script.tokens.iter().map(|(text, _)| text.as_str()).collect(),
+            raw: script
+                .tokens
+                .iter()
+                .map(|(text, seen)| dialect::text(kind, text, *seen))
+                .collect(),
             visible,
             complete: false,
         });
     }
 
     async fn head(&mut self) {
-        if wire::head(&mut self.line.write).await.is_err() {
+        let kind = dialect::stream_type(self.server.kind);
+        if wire::head(&mut self.line.write, kind).await.is_err() {
             self.leave();
         }
     }
@@ -291,13 +316,14 @@ impl Answer<'_> {
                 sleep(whole).await;
                 Ok(())
             }
-            Kind::Ollama => self.wait(Duration::from_millis(u64::from(fresh) * 15)).await,
+            Kind::Ollama | Kind::OpenAi => {
+                self.wait(Duration::from_millis(u64::from(fresh) * 15)).await
+            }
         }
     }
 
     async fn say(&mut self, text: &str) -> Step {
-        let end = if self.server.kind == Kind::Hailo { "\r\n" } else { "\n" };
-        if !self.gone && wire::chunk(&mut self.line.write, &format!("{text}{end}")).await.is_err() {
+        if !self.gone && wire::chunk(&mut self.line.write, text).await.is_err() {
             self.leave();
         }
         if self.gone { Err(Over) } else { Ok(()) }
@@ -305,7 +331,8 @@ impl Answer<'_> {
 
     async fn speak(&mut self, script: &Script, fresh: u32) -> Step {
         let breaks_at = self.server.state().random.usize(0..8);
-        for (at, (text, _)) in script.tokens.iter().enumerate() {
+        let kind = self.server.kind;
+        for (at, (text, seen)) in script.tokens.iter().enumerate() {
             self.wait(TOKEN).await?;
             if at == breaks_at {
                 match self.flaw {
@@ -322,20 +349,20 @@ impl Answer<'_> {
                         self.server.hang().await;
                         return Err(Over);
                     }
-                    Some(Flaw::BadLine) => return self.say("{\"message\":").await,
+                    Some(Flaw::BadLine) => return self.say(dialect::torn(kind)).await,
                     _ => {}
                 }
             }
-            let content = escaped(text);
-            let piece =
-                format!(r#"{{"message":{{"role":"assistant","content":{content}}},"done":false}}"#);
+            let Some(piece) = dialect::piece(kind, text, *seen) else { continue };
             if self.say(&piece).await.is_err() {
-                // The recovery token, before the lock is free.
-                sleep(TOKEN).await;
+                if kind != Kind::OpenAi {
+                    // The recovery token, before the lock is free.
+                    sleep(TOKEN).await;
+                }
                 return Err(Over);
             }
             if let Some(record) = &mut self.server.state().record {
-                record.answer.push_str(text);
+                record.answer.push_str(dialect::text(kind, text, *seen));
             }
         }
         self.finish(script, fresh).await
@@ -351,9 +378,10 @@ impl Answer<'_> {
 
     async fn finish(&mut self, script: &Script, fresh: u32) -> Step {
         self.wait(TOKEN).await?;
-        let reason = if script.cut { "length" } else { "stop" };
+        let kind = self.server.kind;
         let (count, prompt) = match self.flaw {
             Some(Flaw::Lies) => (4_000_000_000_u64, 1),
+            _ if kind == Kind::OpenAi => (script.tokens.len() as u64, self.chat.tokens()),
             _ => (script.tokens.len() as u64, fresh),
         };
         let now = self.server.journal.now();
@@ -363,36 +391,19 @@ impl Answer<'_> {
                 record.dirty = false;
             }
             state.failures.clear();
-            if matches!(self.chat.who, Who::Owner(_)) && !self.gone {
-                state.owner_at = Some(now);
-            }
         }
         if let Some(at) = self.at
             && let Some(one) = self.server.book.open().generations.get_mut(at)
         {
             one.complete = true;
         }
-        let last = format!(
-            r#"{{"message":{{"role":"assistant","content":""}},"done":true,"done_reason":"{reason}","eval_count":{count},"prompt_eval_count":{prompt}}}"#
-        );
+        let last = dialect::end(kind, script.cut, count, prompt);
         self.say(&last).await?;
+        // Only somebody who still listens was here until now.
+        if matches!(self.chat.who, Who::Owner(_)) {
+            self.server.state().owner_at = Some(now);
+        }
         let _ = wire::last_chunk(&mut self.line.write).await;
         Ok(())
     }
-}
-
-/// A JSON string as hailo-ollama writes it: everything beyond ASCII as `\uXXXX`.
-fn escaped(text: &str) -> String {
-    let mut out = String::new();
-    for letter in serde_json::Value::from(text).to_string().chars() {
-        if letter.is_ascii() {
-            out.push(letter);
-        } else {
-            let mut units = [0; 2];
-            for unit in letter.encode_utf16(&mut units) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        }
-    }
-    out
 }

@@ -3,11 +3,14 @@
 //! hailo-ollama: one lock for loads and answers, the head before prefill, prefill in chunks of 96
 //! tokens, the cache reused only for a literal continuation, a client's absence noticed only while
 //! writing, a failed load that is remembered as a model. Ollama: the head with the first token,
-//! the longest common prefix reused, absence noticed at once.
+//! the longest common prefix reused, absence noticed at once. OpenAI's interface is spoken as
+//! llama.cpp's server does: several slots, 503 while it loads, events, thinking kept apart, the
+//! whole prompt counted.
 //!
 //! The servers also judge what they are sent (`super::checks`): they are the only ones who see it.
 
 mod chat;
+mod dialect;
 pub(super) mod said;
 mod script;
 mod wire;
@@ -31,6 +34,8 @@ pub(super) enum Kind {
     Hailo,
     /// Ollama.
     Ollama,
+    /// llama.cpp's server.
+    OpenAi,
 }
 
 impl Kind {
@@ -39,6 +44,32 @@ impl Kind {
         match self {
             Self::Hailo => "hailo",
             Self::Ollama => "ollama",
+            Self::OpenAi => "openai",
+        }
+    }
+
+    /// Where it is.
+    pub(super) fn base(self) -> &'static str {
+        match self {
+            Self::Hailo => "http://127.0.0.1:8000",
+            Self::Ollama => "http://127.0.0.1:11434",
+            Self::OpenAi => "http://127.0.0.1:8080",
+        }
+    }
+
+    /// Where it answers chats.
+    fn chat_path(self) -> &'static str {
+        match self {
+            Self::Hailo | Self::Ollama => "/api/chat",
+            Self::OpenAi => "/v1/chat/completions",
+        }
+    }
+
+    /// Requests it works on at once.
+    fn slots(self) -> usize {
+        match self {
+            Self::Hailo | Self::Ollama => 1,
+            Self::OpenAi => 4,
         }
     }
 
@@ -47,6 +78,7 @@ impl Kind {
         match self {
             Self::Hailo => "qwen2.5-instruct:1.5b",
             Self::Ollama => "qwen2.5:1.5b",
+            Self::OpenAi => "qwen2.5-1.5b-instruct",
         }
     }
 
@@ -54,7 +86,7 @@ impl Kind {
     pub(super) fn context_tokens(self) -> u32 {
         match self {
             Self::Hailo => 2048,
-            Self::Ollama => 4096,
+            Self::Ollama | Self::OpenAi => 1024,
         }
     }
 }
@@ -97,6 +129,8 @@ pub(super) struct Inside {
 pub(super) struct State {
     pub(super) presence: Presence,
     loaded: bool,
+    /// Since when a process that loads by itself is loading.
+    loading_since: Option<Duration>,
     /// The process was started anew and nobody outside can know.
     forgot: bool,
     /// It believes in a model that never loaded.
@@ -148,7 +182,8 @@ impl Server {
     ) -> Arc<Self> {
         let state = State {
             presence: Presence::Up,
-            loaded: false,
+            loaded: kind == Kind::OpenAi,
+            loading_since: None,
             forgot: false,
             poisoned: false,
             held: false,
@@ -156,7 +191,7 @@ impl Server {
             record: None,
             inside: Vec::new(),
             numbers: 0,
-            lock: Arc::new(Semaphore::new(1)),
+            lock: Arc::new(Semaphore::new(kind.slots())),
             random,
             failures: Vec::new(),
             calm: false,
@@ -188,11 +223,12 @@ impl Server {
         let mut state = self.state();
         state.presence = presence;
         state.loaded = false;
+        state.loading_since = None;
         state.forgot = true;
         state.poisoned = false;
         state.record = None;
         state.inside.clear();
-        state.lock = Arc::new(Semaphore::new(1));
+        state.lock = Arc::new(Semaphore::new(self.kind.slots()));
         drop(state);
         self.deaths.send_modify(|deaths| *deaths += 1);
     }
@@ -203,7 +239,7 @@ impl Server {
         state.inside.clear();
         state.failures.clear();
         state.owner_at = None;
-        state.lock = Arc::new(Semaphore::new(1));
+        state.lock = Arc::new(Semaphore::new(self.kind.slots()));
     }
 
     /// All is well from now on; what was damaged stays so until somebody heals it.
@@ -252,7 +288,7 @@ impl Server {
         }
         checks::head(self, request.head_bytes);
         match (request.method.as_str(), request.path.as_str()) {
-            ("POST", "/api/chat") => match Chat::read(&request.body) {
+            ("POST", path) if path == self.kind.chat_path() => match Chat::read(&request.body) {
                 Some(chat) => self.chat(line, chat).await,
                 None => self.journal.broken("a body that no server reads"),
             },
@@ -271,7 +307,9 @@ impl Server {
         match (path, self.kind) {
             ("/", Kind::Hailo) => (200, "hailo-ollama is running".into()),
             ("/", Kind::Ollama) => (200, "Ollama is running".into()),
-            ("/api/tags", _) if self.state().without_model => (200, r#"{"models":[]}"#.into()),
+            ("/api/tags", Kind::Hailo | Kind::Ollama) if self.state().without_model => {
+                (200, r#"{"models":[]}"#.into())
+            }
             ("/api/tags", Kind::Hailo) => (
                 200,
                 format!(r#"{{"models":[{{"name":"{model}","details":{{"format":"hef"}}}}]}}"#),
@@ -280,7 +318,17 @@ impl Server {
                 200,
                 format!(r#"{{"models":[{{"name":"{model}","details":{{"format":"gguf"}}}}]}}"#),
             ),
+            ("/v1/models", Kind::OpenAi) if self.state().without_model => {
+                (200, r#"{"object":"list","data":[]}"#.into())
+            }
+            ("/v1/models", Kind::OpenAi) => (
+                200,
+                format!(r#"{{"object":"list","data":[{{"id":"{model}","owned_by":"llamacpp"}}]}}"#),
+            ),
             ("/api/version", Kind::Ollama) => (200, r#"{"version":"0.33.0"}"#.into()),
+            // Of Ollama this takes no lock.
+            ("/api/ps", Kind::Ollama) if !self.state().loaded => (200, r#"{"models":[]}"#.into()),
+            ("/api/ps", Kind::Ollama) => (200, format!(r#"{{"models":[{{"name":"{model}"}}]}}"#)),
             ("/api/show", Kind::Ollama) => (200, r#"{"capabilities":["completion"]}"#.into()),
             (path, _) => {
                 self.journal.broken(&format!("{} was asked for {path}", self.kind.name()));

@@ -22,7 +22,7 @@ pub(in crate::sim) enum Who {
     Probe,
 }
 
-/// A request to `/api/chat`.
+/// A request for an answer, or for a model to be loaded or released.
 #[derive(Debug, Clone)]
 pub(in crate::sim) struct Chat {
     /// The prompt; empty for loads and unloads.
@@ -63,7 +63,8 @@ impl Chat {
             .flatten()
             .map(|one| Said { role: text(one, "role"), content: text(one, "content") })
             .collect();
-        let num_predict = body.pointer("/options/num_predict").and_then(Value::as_u64);
+        let num_predict = body.pointer("/options/num_predict").or_else(|| body.get("max_tokens"));
+        let num_predict = num_predict.and_then(Value::as_u64);
         let system = messages.first().map(|first| first.content.as_str()).unwrap_or_default();
         let newest = messages.last().map(|last| last.content.as_str()).unwrap_or_default();
         let who = match system {

@@ -54,12 +54,10 @@ pub(super) async fn answer<W: AsyncWrite + Unpin>(
 }
 
 /// Writes the head of a stream.
-pub(super) async fn head<W: AsyncWrite + Unpin>(to: &mut W) -> io::Result<()> {
-    to.write_all(
-        b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\n\
-          Transfer-Encoding: chunked\r\n\r\n",
-    )
-    .await?;
+pub(super) async fn head<W: AsyncWrite + Unpin>(to: &mut W, kind: &str) -> io::Result<()> {
+    let head =
+        format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nTransfer-Encoding: chunked\r\n\r\n");
+    to.write_all(head.as_bytes()).await?;
     to.flush().await
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{self, Message, WebSocket};
 
 use super::{counting, hailo_that, quick_hailo};
-use crate::client::connect;
+use crate::client::{connect, history};
 use crate::daemon::Setup;
 
 /// Words of an answer that does not end while a test looks at it.
@@ -156,4 +156,74 @@ fn a_client_that_comes_back_in_the_middle_of_an_answer_sees_it_whole() {
     let whole = words(&stays.until("done"));
     assert!(whole.starts_with(&words(&before)));
     assert_eq!(words(&frames), whole, "the snapshot and what comes after it");
+}
+
+#[test]
+fn fifty_clients_of_the_whole_daemon_lose_no_frame() {
+    const CLIENTS: usize = 50;
+    const SESSIONS: usize = 5;
+    let hailo = hailo_that(Pace::Factor(PACE), vec![counting("count", 80)]);
+    let daemon = Setup::on_hailo(hailo.addr()).start();
+    let session = |number: usize| format!("s{}", number % SESSIONS);
+    let mut tabs: Vec<_> = (0..CLIENTS).map(|_| Tab::open(daemon.port)).collect();
+    for (number, tab) in tabs.iter_mut().enumerate() {
+        tab.write(&json!({"type": "attach", "chat_id": session(number)}));
+        tab.until("attached");
+    }
+    for (number, tab) in tabs.iter_mut().take(SESSIONS).enumerate() {
+        tab.say(&session(number), "count");
+    }
+    let readers = tabs.into_iter().enumerate().map(|(number, mut tab)| {
+        std::thread::spawn(move || {
+            let mut frames = tab.until("done");
+            frames.retain(|frame| frame["event"] != "waiting");
+            // Nothing comes after the end.
+            tab.write(&json!({"type": "ping"}));
+            assert_eq!(events(&tab.until("pong")), ["pong"]);
+            (number, frames)
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    for reader in readers {
+        let (number, frames) = reader.join().unwrap();
+        let mine = session(number);
+        assert!(frames.iter().all(|frame| frame["chat_id"] == mine.as_str()), "{frames:?}");
+        let mut seen = events(&frames);
+        if number >= SESSIONS {
+            assert_eq!(seen.iter().filter(|event| **event == "user").count(), 1, "{seen:?}");
+            seen.retain(|event| *event != "user");
+        }
+        assert_eq!(seen, ["session_updated", "delta", "stream_end", "done"], "client {number}");
+        let lines = history(daemon.port, &mine);
+        assert_eq!(words(&frames), lines[1]["content"].as_str().unwrap(), "client {number}");
+    }
+}
+
+#[test]
+fn a_message_that_comes_again_over_another_connection_or_after_a_crash_is_one_turn() {
+    let hailo = hailo_that(Pace::Factor(PACE), vec![counting("count", LONG)]);
+    let setup = Setup::on_hailo(hailo.addr());
+    let mut daemon = setup.start();
+    let message = |content: &str, id: &str| json!({"type": "message", "chat_id": "x", "content": content, "id": id});
+    let mut first = Tab::open(daemon.port);
+    first.write(&message("count", "m1"));
+    first.until("delta");
+    drop(first);
+    let mut second = Tab::open(daemon.port);
+    second.write(&message("count", "m1"));
+    let taken = second.until("taken").pop().unwrap();
+    assert_eq!((&taken["turn"], &taken["again"]), (&json!(1), &json!(true)));
+    second.until("delta");
+    daemon.kill();
+    let daemon = setup.start();
+    let mut third = Tab::open(daemon.port);
+    third.write(&message("count", "m1"));
+    let told = third.until("error");
+    assert_eq!((&told[0]["event"], &told[0]["again"]), (&json!("taken"), &json!(true)));
+    let end = told.last().unwrap();
+    assert_eq!((&end["code"], &end["turn"]), (&json!("interrupted"), &json!(1)));
+    let lines = history(daemon.port, "x");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines[0]["id"], "m1");
+    assert_eq!(words(&told), lines[1]["content"].as_str().unwrap());
 }

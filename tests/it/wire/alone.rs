@@ -28,7 +28,7 @@ impl Prompt for Talk {
         for (content, role) in self.0.iter().zip([Role::User, Role::Assistant].iter().cycle()) {
             messages.push(Message { role: *role, content: content.clone() });
         }
-        Ok(Fitted { messages, clipped: None })
+        Ok(Fitted { messages, clipped: None, voices: Vec::new() })
     }
 }
 

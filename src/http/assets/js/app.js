@@ -1,8 +1,8 @@
 // The page: puts the parts together. Frames come in at one place, commands go out at one place.
 import { Composer } from "./composer.js";
-import { Conversation } from "./conversation.js";
+import { Conversation, newId } from "./conversation.js";
 import { $, icon, tell } from "./dom.js";
-import { Door, Unauthorised } from "./door.js";
+import { Door, Unauthorised, request } from "./door.js";
 import { forget, read, write } from "./kept.js";
 import { Sessions } from "./sessions.js";
 import { State } from "./state.js";
@@ -14,6 +14,9 @@ const LINES = 200;
 /** How often the state is asked for while nothing happens, in ms. */
 const STATUS_EVERY = 20000;
 
+/** The set of files that this page is made of. */
+const ASSETS = new URL(import.meta.url).pathname.split("/")[2];
+
 const conversations = new Map();
 let current = null;
 
@@ -22,20 +25,18 @@ const thread = new Thread({
   retry: (text) => say(text),
   again: (entry) => { current.sendAgain(entry); pump(); },
   back: (entry) => composer.put(current.takeBack(entry)),
+  earlier,
 });
 const composer = new Composer({ say, stop });
 const sessions = new Sessions({
   open: (id) => { open(id); $("text").focus(); },
-  fresh: () => { open(newId()); $("text").focus(); },
+  fresh: () => { open(newChat()); $("text").focus(); },
   gone,
   failed,
 });
 const door = new Door({ open: opened, frame, away, unauthorised: askToken }, () => sessions.refresh());
 
-function newId() {
-  const bytes = crypto.getRandomValues(new Uint8Array(8));
-  return `web-${[...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("")}`;
-}
+const newChat = () => `web-${newId()}`;
 
 function conversation(id) {
   if (!conversations.has(id)) conversations.set(id, new Conversation(id, changed));
@@ -65,7 +66,7 @@ function attach(which) {
   which.attach();
   door.send({ type: "attach", chat_id: which.id, history: LINES });
   door.after(() => {
-    which.settle(!which.shortened);
+    which.settle();
     pump();
   });
 }
@@ -81,9 +82,30 @@ function pump() {
   for (const each of conversations.values()) {
     if (!each.outbox.length) continue;
     attach(each);
-    const content = each.next();
-    if (content !== null) door.send({ type: "message", chat_id: each.id, content });
+    const next = each.next();
+    if (next) door.send({ type: "message", chat_id: each.id, content: next.text, id: next.id });
   }
+}
+
+/** Asks for what was said before what is here. */
+async function earlier() {
+  const about = current;
+  if (about.asking) return;
+  about.asking = true;
+  changed(about, null);
+  try {
+    const query = `session=${encodeURIComponent(about.id)}&before=${about.earliest}&limit=${LINES}`;
+    const { turns } = await request("GET", `/history?${query}`);
+    thread.keepPlace(about, () => {
+      about.asking = false;
+      if (turns.length) about.read(turns);
+      else about.begins = about.earliest;
+    });
+  } catch (error) {
+    failed(error);
+  }
+  about.asking = false;
+  changed(about, null);
 }
 
 function stop() {
@@ -95,7 +117,7 @@ function stop() {
 function gone(id) {
   for (const name of ["draft", "outbox"]) write(`${name}.${id}`, null);
   conversations.delete(id);
-  if (current.id === id) open(sessions.list[0]?.chat_id ?? newId());
+  if (current.id === id) open(sessions.list[0]?.chat_id ?? newChat());
 }
 
 function failed(error) {
@@ -104,6 +126,7 @@ function failed(error) {
 }
 
 function opened(ready) {
+  state.renewed = ready.assets !== ASSETS;
   state.back();
   thread.name = ready.designation || "crayfish";
   $("name").textContent = thread.name;
@@ -137,11 +160,14 @@ function frame(frame) {
   const about = frame.chat_id ? conversations.get(frame.chat_id) : current;
   if (!about) return;
   switch (frame.event) {
+    case "taken":
+      about.taken(frame);
+      if (!frame.again) refreshSoon();
+      break;
     case "snapshot":
       about.snapshot(frame);
       break;
     case "history":
-      about.shortened = frame.turns.length >= LINES ? LINES : 0;
       about.history(frame.turns);
       break;
     case "error":

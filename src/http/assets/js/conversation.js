@@ -2,13 +2,19 @@
 // which turn looks different now (null: all of it).
 //
 // What a person sends is written down first and struck out only when the daemon has shown that it
-// took it on: a turn's first frame, or the line in the history. After a lost connection the history
-// decides whether a message goes out again, so that nothing is lost and nothing is said twice.
+// took it on: `taken`, or the message's id in the history. After a lost connection whatever was not
+// struck out goes out again under the same id, and the daemon does not ask the same message twice.
 import { readList, writeList } from "./kept.js";
 
 const ENDED = new Set(["done", "error", "failed", "cancelled", "interrupted"]);
 
 let keys = 0;
+
+/** A name that nobody else gives. */
+export function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(8));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
 
 export class Conversation {
   constructor(id, changed) {
@@ -22,12 +28,16 @@ export class Conversation {
     /** Whether this connection attached it, and whether its history came. */
     this.attached = false;
     this.loaded = false;
-    this.shortened = 0;
-    /** What was said by turn, as told since attaching. */
+    /** Whether what is before the earliest turn is being asked for, and where the log begins. */
+    this.asking = false;
+    this.begins = 1;
+    /** What was said by turn, as told since attaching: the message and its id. */
     this.said = new Map();
+    /** Whether the log has spoken since attaching. */
+    this.told = false;
     this.changed = changed;
     this.outbox = readList(`outbox.${id}`).filter((entry) => typeof entry?.text === "string");
-    for (const entry of this.outbox) entry.key = ++keys;
+    for (const entry of this.outbox) Object.assign(entry, { key: ++keys, id: entry.id ?? newId() });
   }
 
   get isEmpty() { return this.turns.size === 0 && this.outbox.length === 0; }
@@ -35,13 +45,23 @@ export class Conversation {
   /** Turns in their order. */
   ordered() { return [...this.turns.values()].sort((a, b) => a.turn - b.turn); }
 
+  /** The earliest turn that is here whole; turns are numbered from 1. */
+  get earliest() {
+    let earliest = Infinity;
+    for (const turn of this.turns.values()) if (turn.said !== null && turn.turn < earliest) earliest = turn.turn;
+    return earliest;
+  }
+
+  /** Whether the log has turns before those that are here. */
+  get hasEarlier() { return this.earliest > this.begins && this.earliest < Infinity; }
+
   keep() {
-    writeList(`outbox.${this.id}`, this.outbox.map(({ text, at, state, after, why }) => ({ text, at, state, after, why })));
+    writeList(`outbox.${this.id}`, this.outbox.map(({ id, text, at, state, after, why }) => ({ id, text, at, state, after, why })));
   }
 
   /** A message of the person's. */
   say(text) {
-    this.outbox.push({ key: ++keys, text, at: Date.now(), state: "kept", after: 0, why: "" });
+    this.outbox.push({ key: ++keys, id: newId(), text, at: Date.now(), state: "kept", after: 0, why: "" });
     this.keep();
     this.changed(this, null);
   }
@@ -70,7 +90,7 @@ export class Conversation {
     Object.assign(entry, { state: "sent", after: this.last });
     this.keep();
     this.changed(this, null);
-    return entry.text;
+    return entry;
   }
 
   /** The connection is gone: nothing more is heard of a running turn until it is attached again. */
@@ -90,69 +110,85 @@ export class Conversation {
     return turn;
   }
 
-  /**
-   * The turn of a frame. One that nobody has announced is our own message, taken on: what others
-   * say comes with its words first.
-   */
-  begun(number, announced) {
+  /** The turn of a frame. */
+  begun(number) {
     const isNew = !this.turns.has(number);
     const turn = this.turn(number);
     if (isNew) {
-      const entry = this.outbox[0];
-      if (!announced && entry?.state === "sent" && number > entry.after) {
-        this.outbox.shift();
-        this.keep();
-        Object.assign(turn, { said: entry.text, saidAt: entry.at });
-      }
       // It is there, whatever the history says that was read a moment earlier.
-      this.said.set(number, null);
+      this.said.set(number, {});
       this.changed(this, null);
     }
     if (!ENDED.has(turn.outcome)) this.live = number;
     return turn;
   }
 
+  /** A message is known to have opened a turn: ours is struck out. */
+  struck(id) {
+    const entry = id && this.outbox.find((each) => each.id === id);
+    if (!entry) return null;
+    this.outbox = this.outbox.filter((each) => each !== entry);
+    this.keep();
+    return entry;
+  }
+
+  /** The daemon took our message on; perhaps it had before, when the connection was lost. */
+  taken(frame) {
+    const entry = this.struck(frame.id);
+    const turn = this.begun(frame.turn);
+    if (entry && turn.said === null) Object.assign(turn, { said: entry.text, saidAt: entry.at });
+    this.changed(this, null);
+  }
+
   /** Asked for what is true now: the history and the unfinished turns come, then `settle`. */
   attach() {
     this.attached = true;
     this.loaded = false;
+    this.told = false;
     this.said = new Map();
   }
 
   /**
    * All has come. What was said decides: a message that is among it was taken on, any other goes
-   * out again. `all`: nothing of the conversation is left out, so what is not among it is gone.
+   * out again, and a turn that is not among it is gone. Earlier turns stay as far as they join on.
    */
-  settle(all) {
-    for (const number of [...this.turns.keys()]) {
-      if (this.said.has(number)) continue;
-      if (all || this.turns.get(number).outcome === "running") this.turns.delete(number);
+  settle() {
+    if (this.told) {
+      let joined = Math.min(Infinity, ...this.said.keys());
+      while (this.turns.has(joined - 1)) joined -= 1;
+      const first = Math.min(Infinity, ...this.said.keys());
+      for (const number of [...this.turns.keys()]) {
+        if (number < joined || (number >= first && !this.said.has(number))) this.turns.delete(number);
+      }
     }
     this.last = Math.max(0, ...this.turns.keys());
     this.live = 0;
     for (const turn of this.turns.values()) if (turn.outcome === "running") this.live = Math.max(this.live, turn.turn);
     this.outbox = this.outbox.filter((entry) => {
       if (entry.state !== "sent") return true;
-      for (const [number, text] of this.said) {
-        if (number > entry.after && text === entry.text) {
-          this.said.delete(number);
-          return false;
-        }
-      }
       entry.state = "kept";
-      return true;
+      return ![...this.said.values()].some((said) => said.id === entry.id);
     });
     this.keep();
     this.loaded = true;
     this.changed(this, null);
   }
 
-  /** Lines of the log, oldest first. */
+  /** The newest lines of the log, oldest first. */
   history(lines) {
+    this.told = true;
     for (const line of lines) {
+      if (line.role === "user") this.said.set(line.turn, { id: line.id });
+    }
+    this.read(lines);
+  }
+
+  /** Lines of the log, oldest first. Half a turn at their beginning is left to an earlier page. */
+  read(lines) {
+    for (const line of lines) {
+      if (line.role !== "user" && !this.turns.has(line.turn)) continue;
       const turn = this.turn(line.turn);
       if (line.role === "user") {
-        this.said.set(line.turn, line.content);
         turn.said = line.content;
         turn.saidAt = Date.parse(line.at) || turn.saidAt;
       } else {
@@ -166,7 +202,7 @@ export class Conversation {
     const ended = ENDED.has(line.outcome);
     turn.outcome = line.outcome ?? "done";
     turn.endedAt = Date.parse(line.at) || 0;
-    for (const name of ["backend", "model", "elapsed_ms", "code", "words"]) {
+    for (const name of ["backend", "model", "elapsed_ms", "cut", "clipped", "code", "words"]) {
       if (line[name] !== undefined && line[name] !== null) turn[name] = line[name];
     }
     // The line is what was shown and, after an empty line, why it ended.
@@ -179,8 +215,8 @@ export class Conversation {
 
   /** Attached: what an unfinished turn has shown so far. */
   snapshot(frame) {
-    const turn = this.begun(frame.turn, true);
-    this.said.set(frame.turn, frame.content);
+    const turn = this.begun(frame.turn);
+    this.said.set(frame.turn, { id: frame.id });
     if (ENDED.has(turn.outcome)) return;
     turn.said = frame.content;
     turn.answer = frame.text;
@@ -192,13 +228,15 @@ export class Conversation {
   frame(frame) {
     const number = frame.turn ?? frame.stream_id;
     if (typeof number !== "number") return null;
-    const turn = this.begun(number, frame.event === "user");
+    const turn = this.begun(number);
     // Late frames of a turn whose end is known say nothing new.
     if (ENDED.has(turn.outcome)) return null;
     switch (frame.event) {
       case "user":
         turn.said = frame.content;
-        this.said.set(number, frame.content);
+        this.said.set(number, { id: frame.id });
+        this.struck(frame.id);
+        this.changed(this, null);
         break;
       case "waiting":
         Object.assign(turn, { about: frame.about_s, since: Date.now() });

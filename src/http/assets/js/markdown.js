@@ -29,6 +29,8 @@ const ALLOWED = {
   ALLOWED_TAGS: ["p", "br", "strong", "em", "del", "code", "pre", "blockquote", "ul", "ol", "li", "a", "hr",
     "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td", "sub", "sup"],
   ALLOWED_ATTR: ["href", "title", "start", "align"],
+  // Whatever is not named here must look like an address, by the rule below.
+  ADD_URI_SAFE_ATTR: ["start", "align"],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   RETURN_DOM_FRAGMENT: true,
 };
@@ -75,7 +77,8 @@ export function show(root, text, finished) {
 
 function prose(token) {
   const { marked, purify } = libraries;
-  const node = make("div");
+  // Each block runs in the direction of its own words.
+  const node = make("div", { dir: "auto" });
   let fragment;
   try {
     const list = [token];
@@ -113,7 +116,7 @@ function code(token, closed) {
     },
   });
   act.classList.add("copy-code");
-  block.node = make("div", { class: "code" },
+  block.node = make("div", { class: "code", dir: "ltr" },
     make("div", { class: "code-head" }, make("span", {}, language || t("code.text")), act),
     make("pre", { tabindex: "0", "aria-label": language || t("code.text"), role: "region" }, body));
   if (closed) colour(body, token);

@@ -61,7 +61,7 @@ export class Sessions {
     const open = make("button", {
       type: "button", class: "open", "data-act": "open", "aria-current": isCurrent ? "true" : null,
       onclick: () => { this.close(); this.on.open(id); },
-    }, make("b", {}, title), when ? make("small", { "data-varies": "", "data-at": session.at }, when) : null);
+    }, make("b", { dir: "auto" }, title), when ? make("small", { "data-varies": "", "data-at": session.at }, when) : null);
     const row = make("li", { class: "session", "data-id": id, "data-current": isCurrent ? "true" : null }, open);
     if (!Number.isFinite(session.at)) return row;
     const rename = button("edit", "", {
@@ -82,7 +82,7 @@ export class Sessions {
   }
 
   rename(row, session) {
-    const field = make("input", { type: "text", maxlength: 200, "aria-label": t("rename.label") });
+    const field = make("input", { type: "text", dir: "auto", maxlength: 200, "aria-label": t("rename.label") });
     field.value = this.title(session.chat_id);
     this.editing = field;
     const end = async (save) => {

@@ -1,6 +1,6 @@
 // What is true of the house: who speaks, what is degraded, whether there is a connection.
 import { $, button, icon, make, tell } from "./dom.js";
-import { lasting, t } from "./words.js";
+import { language, lasting, t } from "./words.js";
 
 /** A connection that is back within this time was never worth a word, in ms. */
 const AWAY_SHOWN_AFTER = 1200;
@@ -14,6 +14,8 @@ export class State {
     this.retryAt = 0;
     this.shownAway = false;
     this.trouble = "";
+    /** Whether the daemon has newer files than this page is made of. */
+    this.renewed = false;
     $("chip").addEventListener("click", () => { this.about(); $("about").showModal(); });
     setInterval(() => { if (this.awaySince) this.draw(); }, 500);
   }
@@ -58,7 +60,7 @@ export class State {
     else if (speaker) {
       const spare = speaker.slot !== "primary";
       [state, text] = [spare ? "spare" : "good", speaker.name];
-      if (speaker.slot === "reserve") text = t("chip.reserve");
+      if (speaker.name === "reserve") text = t("chip.reserve");
       else model = `· ${speaker.model}`;
     }
     $("chip").dataset.state = state;
@@ -77,21 +79,23 @@ export class State {
       this.shownAway = true;
     } else if (!this.isAway && this.status) {
       if (!this.status.online) texts.push(["offline", t("offline")]);
-      else if (speaker?.slot === "reserve") texts.push(["reserve", t("reserve")]);
+      else if (speaker?.name === "reserve") texts.push(["reserve", t("reserve")]);
       for (const notice of this.status.notices) texts.push(["notice", notice]);
     }
+    if (this.renewed && !this.isAway) texts.push(["renewed", t("renewed")]);
     if (this.trouble) texts.push(["trouble", this.trouble]);
     const old = [...$("notices").children];
     texts.forEach(([kind, text], index) => {
       const there = old[index];
-      if (there?.dataset.kind === kind) {
+      if (there?.dataset.kind === kind && there.dataset.language === language()) {
         const words = there.querySelector("span");
         if (words.textContent !== text) words.textContent = text;
         return;
       }
       const act = kind === "away" ? button(null, t("away.now"), { onclick: () => this.on.now() })
+        : kind === "renewed" ? button(null, t("renewed.now"), { onclick: () => location.reload() })
         : kind === "trouble" ? button(null, t("close"), { onclick: () => this.failed("") }) : null;
-      const node = make("div", { class: "notice", "data-kind": kind }, icon("warn"), make("span", {}, text), act);
+      const node = make("div", { class: "notice", "data-kind": kind, "data-language": language() }, icon("warn"), make("span", {}, text), act);
       if (there) there.replaceWith(node);
       else $("notices").append(node);
     });
@@ -105,10 +109,12 @@ export class State {
       return;
     }
     const rows = status.backends.map((backend) => {
-      const ready = backend.breaker === "closed";
       const speaks = backend.name === status.active_backend;
+      // A server without its model is reachable and of no use.
+      const closed = backend.breaker === "closed";
+      const ready = closed && (speaks || !backend.last_error);
       const facts = [
-        t(`about.${backend.slot}`), speaks ? t("about.speaks") : t(`about.${backend.breaker}`),
+        t(`about.${backend.slot}`), speaks ? t("about.speaks") : closed && !ready ? "" : t(`about.${backend.breaker}`),
         backend.retry_in_s ? t("about.retry", { n: Math.ceil(backend.retry_in_s) }) : "",
         backend.degraded ? t("about.degraded") : "",
         backend.tokens_per_s ? t("about.rate", { n: backend.tokens_per_s.toFixed(1) }) : "",

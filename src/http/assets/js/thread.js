@@ -10,7 +10,7 @@ import { ago, fault, t } from "./words.js";
 const AT_BOTTOM = 32;
 
 export class Thread {
-  /** `on`: retry(text), again(entry), back(entry). */
+  /** `on`: retry(text), again(entry), back(entry), earlier(). */
   constructor(on) {
     this.on = on;
     this.thread = $("thread");
@@ -81,9 +81,7 @@ export class Thread {
   arrange() {
     const { conversation } = this;
     const nodes = [];
-    if (conversation.shortened) {
-      nodes.push(this.once("earlier", () => make("p", { class: "earlier" }, t("earlier", { n: conversation.shortened }))));
-    }
+    if (conversation.hasEarlier) nodes.push(this.earlier());
     const turns = conversation.ordered();
     turns.forEach((turn, index) => nodes.push(this.turn(turn, index === turns.length - 1)));
     for (const entry of conversation.outbox) nodes.push(this.entry(entry));
@@ -94,6 +92,40 @@ export class Thread {
     nodes.forEach((node, index) => {
       if (this.column.children[index] !== node) this.column.insertBefore(node, this.column.children[index] ?? null);
     });
+  }
+
+  /** Leads to what was said before. It stays where it is while it is asked for, with its focus. */
+  earlier() {
+    const node = this.once("earlier", () => {
+      const act = button(null, t("earlier"), { onclick: () => this.on.earlier() });
+      return make("div", { class: "earlier" }, act);
+    });
+    const act = node.firstElementChild;
+    const { asking } = this.conversation;
+    act.setAttribute("aria-disabled", String(asking));
+    act.firstElementChild.textContent = t(asking ? "earlier.asking" : "earlier");
+    return node;
+  }
+
+  /** Lets `change` put turns in front of those on the screen, which stay where they are. */
+  keepPlace(conversation, change) {
+    if (conversation !== this.conversation) { change(); return; }
+    const had = new Set(conversation.turns.keys());
+    const focused = document.activeElement?.closest(".earlier") !== null;
+    const fromBottom = this.thread.scrollHeight - this.thread.scrollTop;
+    this.stuck = false;
+    change();
+    this.paint();
+    this.thread.scrollTop = this.thread.scrollHeight - fromBottom;
+    this.look();
+    const fresh = conversation.ordered().filter((turn) => !had.has(turn.turn));
+    tell(t("earlier.done", { n: fresh.length }));
+    // At the beginning the button is gone: those who used it by key go on reading from there.
+    if (focused && !conversation.hasEarlier && fresh.length) {
+      const { node } = this.shown.get(`turn ${fresh[0].turn}`);
+      node.tabIndex = -1;
+      node.focus({ preventScroll: true });
+    }
   }
 
   once(key, build) {
@@ -108,7 +140,8 @@ export class Thread {
   }
 
   said(text) {
-    return make("div", { class: "bubble" }, make("span", { class: "heard" }, `${t("you")}: `), text);
+    // Of itself in its own direction; the words for those who listen say nothing of that.
+    return make("div", { class: "bubble" }, make("span", { class: "heard" }, `${t("you")}: `), make("div", { dir: "auto" }, text));
   }
 
   /** A message on its way. */
@@ -162,7 +195,7 @@ export class Thread {
 
   build(turn) {
     const parts = {
-      said: make("div", { class: "said", hidden: true }), words: make("div", { class: "words" }),
+      said: make("div", { class: "said", hidden: true }), words: make("div", { class: "words", dir: "auto" }),
       under: make("div"), foot: make("div", { class: "foot" }), text: null, footing: null, ending: null,
     };
     const heading = make("h2", { class: "heard" }, t("agent", { name: this.name }));

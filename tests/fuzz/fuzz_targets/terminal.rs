@@ -1,0 +1,7 @@
+//! The target `terminal` of `targets`.
+#![no_main]
+
+#[path = "../targets.rs"]
+mod targets;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| targets::run("terminal", data));
