@@ -52,6 +52,21 @@ pub struct BackendState {
     pub cached_tokens: u64,
 }
 
+/// The room, as its sensors say; what was not read is absent.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Room {
+    /// Temperature of the air, in degrees Celsius.
+    pub temperature_c: Option<f32>,
+    /// Relative humidity, in percent.
+    pub humidity_percent: Option<f32>,
+    /// Pressure of the air, in hectopascal.
+    pub pressure_hpa: Option<f32>,
+    /// Resistance of the gas sensor, in ohm.
+    pub gas_ohm: Option<u32>,
+    /// Light, in lux.
+    pub lux: Option<f32>,
+}
+
 /// The mood, where there is one. Each channel is 0 to 1.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Mood {
@@ -98,6 +113,8 @@ pub struct Snapshot {
     pub body: Body,
     /// The mood; absent as long as nobody publishes one.
     pub mood: Option<Mood>,
+    /// The room; absent without sensors.
+    pub room: Option<Room>,
     /// False while the database cannot be written.
     pub store_ok: bool,
     /// Sentences about what is degraded; empty when all is well.

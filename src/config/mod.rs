@@ -43,6 +43,7 @@ use self::reload::Changes;
 use self::sections::agent::{Agent, Memory};
 use self::sections::events::EventsKept;
 use self::sections::governor::{Governor, Vitals};
+use self::sections::gpio::Gpio;
 use self::sections::hardware::Hardware;
 use self::sections::mood::Mood;
 use self::sections::openai::Openai;
@@ -74,6 +75,8 @@ pub struct Config {
     pub memory: Memory,
     /// Where the mood rests and what moves it.
     pub mood: Mood,
+    /// What is connected to the pins.
+    pub gpio: Gpio,
     /// Timeouts and breaker.
     pub provider: Provider,
     /// Where the vital signs are read.
@@ -104,6 +107,7 @@ impl Config {
             agent: Agent::new(values),
             memory: Memory::new(values),
             mood: Mood::new(values),
+            gpio: Gpio::new(values),
             provider: Provider::new(values),
             vitals: Vitals::new(values),
             governor: Governor::new(values),

@@ -27,6 +27,7 @@
 //! | heartbeat | body, snapshot, watchdog | timer, messages | process exits with 70 | 4 | 1 s |
 //! | mood | the mood | nudges, timer under stress | restarts | 5 | 1 s |
 //! | record | feed of happenings | happenings, once a day | restarts | 5 | 1 s |
+//! | panel | light, button, sensors, where there are some | edges, timer | restarts | 5 | 1 s |
 //! | store | database | jobs | process exits with 70 | 6 | 5 s |
 //!
 //! # Drain
@@ -47,6 +48,8 @@ mod download;
 pub mod exit;
 pub mod log;
 mod machine;
+#[cfg(all(feature = "gpio", target_arch = "aarch64"))]
+mod panel;
 pub mod paths;
 mod record;
 #[cfg(any(test, feature = "sim"))]

@@ -201,6 +201,8 @@ pub(super) async fn keepers(
         }
     })?;
     mood(supervisor, ground, &house)?;
+    #[cfg(all(feature = "gpio", target_arch = "aarch64"))]
+    super::panel::start(supervisor, &house, &ground.loaded.config.gpio)?;
     let liveness = supervisor.spawner().liveness();
     let last_night = last_night(&house.store).await;
     let heart = heart(ground, house, last_night);

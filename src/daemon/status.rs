@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwapOption;
 use jiff::civil;
 use tokio::time::Instant;
 
@@ -18,7 +19,7 @@ use crate::mood::Channel;
 use crate::provider::Provider;
 use crate::provider::lent::Notebook;
 use crate::snapshot::body::Body;
-use crate::snapshot::{Mood, Publisher, Snapshot};
+use crate::snapshot::{Mood, Publisher, Room, Snapshot};
 use crate::store::Store;
 
 /// Notices kept beside those that follow from the state: enough for every part to have one.
@@ -36,6 +37,8 @@ pub(super) struct Sources {
     pub(super) provider: Arc<Provider>,
     pub(super) agent: Arc<Agent>,
     pub(super) store: Store,
+    /// What the sensors of the room say, if there are some.
+    pub(super) room: Arc<ArcSwapOption<Room>>,
     /// How a download of the reserve's model is doing.
     pub(super) standing: Standing,
 }
@@ -188,6 +191,7 @@ impl Sources {
             turns: self.agent.turns(),
             quiet: self.agent.quiet(),
             mood: Some(mood(&self.agent)),
+            room: self.room.load().as_deref().copied(),
             store_ok: !store.degraded,
             notices,
             ..Snapshot::default()

@@ -38,6 +38,9 @@ pub const HEARTBEAT: Spec = row("heartbeat", Policy::ExitProcess, 4, 1);
 /// The mood, which turns nudge to their end.
 pub const MOOD: Spec = row("mood", RESTART, 5, 1);
 
+/// Light, button and sensors, on a Raspberry Pi that has some.
+pub const PANEL: Spec = row("panel", RESTART, 5, 1);
+
 /// Writes happenings into the database; it outlives everybody who tells some.
 pub const RECORD: Spec = row("record", RESTART, 5, 1);
 
@@ -46,8 +49,8 @@ pub const RECORD: Spec = row("record", RESTART, 5, 1);
 pub const STORE: Spec = row("store", Policy::ExitProcess, 6, 5);
 
 /// All rows, as the table lists them.
-pub const ALL: [Spec; 10] =
-    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, HEARTBEAT, MOOD, RECORD, STORE];
+pub const ALL: [Spec; 11] =
+    [RELOAD, HTTP, TERMINAL, AGENT, RECOVERY, MODEL, HEARTBEAT, MOOD, RECORD, PANEL, STORE];
 
 /// The longest drain the rows allow: the slowest row of each order, one after the other.
 const fn drain_longest_ms() -> u128 {

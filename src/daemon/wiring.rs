@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, broadcast, watch};
 use tokio::time::Instant;
@@ -36,7 +37,7 @@ use crate::net::client::ReqwestHttp;
 use crate::provider::Provider;
 use crate::session::{MAIN, Sessions};
 use crate::snapshot::body::Order;
-use crate::snapshot::{self, Publisher, Reader};
+use crate::snapshot::{self, Publisher, Reader, Room};
 use crate::soul::{self, regions};
 use crate::store::file::{self, InstanceLock, LockError};
 use crate::store::medium::{Medium, Thread};
@@ -118,6 +119,7 @@ pub(super) struct House {
     pub(super) events: Events,
     pub(super) publisher: Arc<Publisher>,
     pub(super) reader: Reader,
+    pub(super) room: Arc<ArcSwapOption<Room>>,
     pub(super) notices: Vec<String>,
     pub(super) clock: Arc<dyn WallClock>,
     pub(super) vitals: Box<dyn VitalsSource>,
@@ -270,6 +272,7 @@ pub(super) fn build(
     );
     let (publisher, reader) = snapshot::channel(snapshot::Snapshot::default());
     let publisher = Arc::new(publisher);
+    let room = Arc::default();
     let house = House {
         provider,
         store,
@@ -279,6 +282,7 @@ pub(super) fn build(
         events,
         publisher,
         reader,
+        room,
         notices,
         clock,
         vitals,
@@ -369,6 +373,7 @@ impl House {
             provider: Arc::clone(&self.provider),
             agent: Arc::clone(&self.agent),
             store: self.store.clone(),
+            room: Arc::clone(&self.room),
             standing: self.standing.clone(),
         }
     }

@@ -16,6 +16,8 @@
 //! - No call of `vcgencmd`: it needs rights that differ from one release of the system to the next.
 
 pub mod governor;
+#[cfg(any(test, all(feature = "gpio", target_arch = "aarch64")))]
+pub mod gpio;
 mod npu;
 mod procfs;
 mod sensors;

@@ -3,8 +3,9 @@
 use crate::source::{Tree, assert_finds, assert_tidy};
 
 /// Packages of the whole workspace, tests and other platforms included: each is code that somebody
-/// else may change, and seconds of every build.
-const PACKAGES_MAX: usize = 260;
+/// else may change, and seconds of every build. The last three came with a Raspberry Pi's pins and
+/// sensors, and are built for it alone.
+const PACKAGES_MAX: usize = 264;
 
 /// Dependencies whose default features would bring in what this program must not have.
 const WITHOUT_DEFAULTS: &[&str] = &["reqwest", "rustls", "tokio", "hyper", "rusqlite", "clap"];

@@ -110,6 +110,8 @@ const PURE: &[&str] = &[
     "src/agent/words.rs",
     "src/agent/prompt.rs",
     "src/soul/regions.rs",
+    "src/vitals/gpio/button.rs",
+    "src/vitals/gpio/lamp.rs",
     "src/snapshot/body.rs",
     "src/clock/duty.rs",
     "src/heartbeat/sums.rs",

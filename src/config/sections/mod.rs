@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod events;
 pub mod governor;
+pub mod gpio;
 pub mod hardware;
 pub mod mood;
 pub mod openai;
@@ -62,6 +63,12 @@ pub const SECTIONS: &[Section] = &[
         doc: "How the companion feels: five channels from 0 to 1 (joy, anger, sorrow, excitement, \
               calm) that happenings add to and that come back to rest.",
         keys: mood::KEYS,
+    },
+    Section {
+        name: "gpio",
+        doc: "What is connected to the pins of a Raspberry Pi. A sensor or bus that is not there \
+              costs one warning. On other machines nothing of it has an effect.",
+        keys: gpio::KEYS,
     },
     Section {
         name: "provider",

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::body::{Body, Counters, Level, Sample, VitalSigns};
-use crate::snapshot::{Mood, Snapshot};
+use crate::snapshot::{Mood, Room, Snapshot};
 
 /// The body's state. What is absent is `null`, never 0.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -39,6 +39,9 @@ pub struct BodyStatus {
     pub counters: Counters,
     /// The mood, where there is one.
     pub mood: Option<Mood>,
+    /// The room, where there are sensors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room: Option<Room>,
     /// The last beats, oldest first; in the feed those that were not told yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<Sample>,
@@ -66,6 +69,7 @@ impl BodyStatus {
             quiet_s: snapshot.quiet.as_secs(),
             counters: *counters,
             mood: snapshot.mood.clone(),
+            room: snapshot.room,
             history: Vec::new(),
         }
     }

@@ -124,6 +124,7 @@ fn every_frame() -> Vec<ServerFrame> {
             ..Body::default()
         },
         mood: Some(crate::snapshot::Mood::default()),
+        room: Some(crate::snapshot::Room::default()),
         ..Snapshot::default()
     };
     let info = || SessionInfo {
