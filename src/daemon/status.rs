@@ -18,7 +18,7 @@ use crate::heartbeat;
 use crate::mood::Channel;
 use crate::provider::Provider;
 use crate::provider::lent::Notebook;
-use crate::snapshot::body::Body;
+use crate::snapshot::body::{Body, Level};
 use crate::snapshot::{Mood, Publisher, Room, Snapshot};
 use crate::store::Store;
 
@@ -130,6 +130,7 @@ impl heartbeat::House for Surroundings {
 
     fn publish(&self, snapshot: Snapshot) {
         self.sources.agent.be_in(condition(&snapshot.body));
+        self.sources.provider.set_strained(suffers(&snapshot.body));
         let line = status_line(&snapshot);
         self.publisher.publish(snapshot);
         let mut heard = self.heard();
@@ -203,6 +204,11 @@ impl Sources {
 fn condition(body: &Body) -> Condition {
     let brief = body.vitals.temperature_c.map(|celsius| format!("{celsius:.0} °C"));
     Condition { stressed: body.stress.active, brief }
+}
+
+/// Whether a model in this process would be one burden too many.
+fn suffers(body: &Body) -> bool {
+    body.stress.active || body.order.level == Level::NoModel
 }
 
 /// The mood now.

@@ -81,3 +81,14 @@ fn a_model_that_comes_while_the_daemon_runs_is_used_without_a_restart() {
     let state = until("the status knows it", || is_active(&daemon, "reserve"));
     assert!(!state["backends"].to_string().contains("no model is here"), "{state}");
 }
+
+#[test]
+fn a_body_under_stress_has_no_model_in_its_memory_and_says_why() {
+    let daemon = Daemon::with_model(&Plan { stressed: true, ..Plan::alone() });
+    // The start may have loaded it before the first beat; then it is let go.
+    until("the reserve is spared, and says so", || {
+        let (_, answer) = wire::post(daemon.http, "/chat", &json!({ "message": "Hello?" }));
+        answer["reply"].as_str().unwrap().contains("the machine is strained").then_some(())
+    });
+    until("its memory is free", || (daemon.resident_bytes() < UNLOADED_BYTES_MAX).then_some(()));
+}

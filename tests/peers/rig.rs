@@ -84,6 +84,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) answer_tokens_max: u32,
     /// Whether the reserve stands behind the servers.
     pub(crate) reserve: bool,
+    /// Whether the body is under stress, come what may.
+    pub(crate) stressed: bool,
 }
 
 impl Plan<'_> {
@@ -98,6 +100,7 @@ impl Plan<'_> {
             hailo: SocketAddr::from(([127, 0, 0, 1], 9)),
             answer_tokens_max,
             reserve: false,
+            stressed: false,
         }
     }
 
@@ -170,6 +173,7 @@ impl Daemon {
             .arg("run")
             .args(["--config".as_ref(), config.as_os_str()])
             .args(["--state".as_ref(), directory.path().join("state").as_os_str()])
+            .envs(plan.stressed.then_some(("CRAYFISH_FORCE_STRESS", "1")))
             .stdin(Stdio::null())
             .spawn()
             .unwrap();
