@@ -59,6 +59,6 @@ fn a_fat_or_unsafe_manifest_is_found() {
     ]);
     assert_finds(
         &problems(&tree),
-        &["261 packages", "reqwest with its default", "overflow-checks", "#[cfg(panic"],
+        &["265 packages", "reqwest with its default", "overflow-checks", "#[cfg(panic"],
     );
 }
