@@ -14,7 +14,7 @@ impl Store {
     /// At most `limit` happenings, oldest first.
     ///
     /// # Errors
-    /// As [`Store::events_from`].
+    /// As [`Store::events_of`].
     pub async fn happenings(&self, wanted: Wanted, limit: usize) -> Result<Vec<Told>, StoreError> {
         self.read(move |c| read(c, wanted, limit)).await
     }

@@ -312,7 +312,7 @@ impl Store {
     /// The note of this name; `None` if there is none.
     ///
     /// # Errors
-    /// As [`Store::events_from`].
+    /// As [`Store::events_of`].
     pub async fn note(&self, name: &str) -> Result<Option<Vec<u8>>, StoreError> {
         let name = name.to_owned();
         self.read(move |c| disk::note(c, &name)).await

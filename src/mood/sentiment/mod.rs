@@ -1,6 +1,6 @@
 //! What a message sounds like: glad, upset, both or neither, and whether it is in a hurry (pure).
 //!
-//! Words are looked up in a lexicon for each language ([`lexicon`]); a word that is negated counts
+//! Words are looked up in a lexicon for each language (`lexicon`); a word that is negated counts
 //! for the other side. It costs well under a millisecond and needs no model. Of sentences it was
 //! not tuned on it reads about six in ten as people label them; nearly all the others it takes
 //! for neutral, because people tell of trouble without a word of feeling. So it may colour an
