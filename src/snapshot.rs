@@ -61,7 +61,7 @@ pub struct Room {
     pub humidity_percent: Option<f32>,
     /// Pressure of the air, in hectopascal.
     pub pressure_hpa: Option<f32>,
-    /// Resistance of the gas sensor, in ohm.
+    /// Resistance of the gas sensor, in ohm; it falls when the air is bad.
     pub gas_ohm: Option<u32>,
     /// Light, in lux.
     pub lux: Option<f32>,

@@ -19,7 +19,7 @@ use crate::snapshot::{Reader, Room};
 use crate::vitals::gpio::button::Press;
 use crate::vitals::gpio::panel::{self, Owner};
 use crate::vitals::gpio::raspberry::{self, Wiring};
-use crate::vitals::gpio::room::{self, Address, Fitted};
+use crate::vitals::gpio::room::{Address, Fitted};
 
 /// Somebody who walks about is noticed this often.
 const MOTION_EVERY: Duration = Duration::from_secs(60);
@@ -111,16 +111,10 @@ impl Owner for Front {
         }
     }
 
-    fn told(&self, room: &room::Room) {
+    fn told(&self, room: &Room) {
         if room.temperature_c.is_some_and(|celsius| celsius >= self.settings.hot_from_c) {
             self.agent.nudge(self.settings.hot_room);
         }
-        self.room.store(Some(Arc::new(Room {
-            temperature_c: room.temperature_c,
-            humidity_percent: room.humidity_percent,
-            pressure_hpa: room.pressure_hpa,
-            gas_ohm: room.gas_ohm,
-            lux: room.lux,
-        })));
+        self.room.store(Some(Arc::new(*room)));
     }
 }

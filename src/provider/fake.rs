@@ -19,7 +19,7 @@ use super::learned::{Learned, Seed};
 /// What the fake does with one request: pauses and items, in order.
 pub(crate) type Script = Vec<(Duration, Result<ChatDelta, Fault>)>;
 
-const SEED: Seed = Seed {
+pub(crate) const SEED: Seed = Seed {
     context_tokens: 2048,
     chunk_tokens: 96,
     chunk: Duration::from_millis(370),

@@ -397,16 +397,7 @@ fn blend(old: f64, new: f64) -> f64 {
 mod tests {
     use super::*;
     use crate::provider::backend::{Role, Sampling};
-
-    pub(super) const SEED: Seed = Seed {
-        context_tokens: 2048,
-        chunk_tokens: 96,
-        chunk: Duration::from_millis(370),
-        tokens_per_s: 7.0,
-        load: Duration::from_secs(8),
-        prefill_max: Some(Duration::from_secs(8)),
-        prefix_cache: false,
-    };
+    use crate::provider::fake::SEED;
 
     fn request(texts: &[&str]) -> ChatRequest {
         let roles = [Role::System, Role::User, Role::Assistant];

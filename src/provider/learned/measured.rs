@@ -86,8 +86,8 @@ mod tests {
 
     use tokio::time::Instant;
 
-    use super::super::tests::SEED;
     use super::*;
+    use crate::provider::fake::SEED;
     use crate::provider::fault::Field;
 
     #[tokio::test(start_paused = true)]

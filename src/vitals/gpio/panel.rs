@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::button::{Button, Press};
 use super::lamp::{self, Lamp, Rhythm};
-use super::room::Room;
+use crate::snapshot::Room;
 
 /// How long a short press is answered with quick blinks.
 const NOTICED_FOR: Duration = Duration::from_secs(1);

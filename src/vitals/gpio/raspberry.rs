@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 
 use super::lamp::Lamp;
 use super::panel::{Edge, Panel, RoomReader};
-use super::room::{Fitted, Room, Sensors};
+use super::room::{Fitted, Sensors};
+use crate::snapshot::Room;
 
 /// Edges on their way from the pins: a person does not press faster.
 const EDGES: usize = 16;

@@ -13,6 +13,7 @@ use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::I2c;
 
 use super::tsl2591;
+use crate::snapshot::Room;
 
 /// Time in which a BME680 warms its plate and measures with the settings below.
 const MEASURING_MS: u32 = 250;
@@ -20,21 +21,6 @@ const MEASURING_MS: u32 = 250;
 /// The plate on which air quality is measured, as in the maker's examples.
 const PLATE: HeaterConfiguration<'static> =
     HeaterConfiguration::Forced { enabled: true, temperature_celsius: 300, duration_ms: 100 };
-
-/// What the sensors say.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Room {
-    /// Temperature of the air, in degrees Celsius.
-    pub temperature_c: Option<f32>,
-    /// Relative humidity, in percent.
-    pub humidity_percent: Option<f32>,
-    /// Pressure of the air, in hectopascal.
-    pub pressure_hpa: Option<f32>,
-    /// Resistance of the gas sensor, in ohm; it falls when the air is bad.
-    pub gas_ohm: Option<u32>,
-    /// Light, in lux.
-    pub lux: Option<f32>,
-}
 
 /// Which sensors there should be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
